@@ -126,7 +126,8 @@ constexpr Variable kTable[] = {
     {"SLUICE_CONNECT_TIMEOUT", "60s", "duration", set<&Env::connect_timeout, duration>,
      "how long connecting, committing and closing may take"},
     {"SLUICE_WARN", "60s", "duration", set<&Env::warn, duration>,
-     "a wait that lasts longer is logged, and again each time that this passes"},
+     "a wait that lasts longer makes sluice-run print which rank waits for which, or is logged where there is no "
+     "sluice-run; again each time that this passes; 0s: never"},
     {"SLUICE_PEER_TIMEOUT", "30s", "duration", set<&Env::peer_timeout, duration>,
      "a rank of another host that cannot be reached for this long is lost"},
     {"SLUICE_INTERFACE", "", "word", set<&Env::interface, word>,

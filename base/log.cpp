@@ -14,6 +14,8 @@ namespace {
 
 std::atomic<LogLevel> g_level{LogLevel::warn};
 
+std::atomic<std::uint64_t> g_untold{0};
+
 constexpr std::array<std::string_view, 4> kLevelNames = {"error", "warn", "info", "trace"};
 
 }  // namespace
@@ -34,5 +36,12 @@ void write_line(std::string_view line) {
   // There is no place to report that stderr cannot be written.
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
 }
+
+void report_untold(std::string_view line) {
+  g_untold.fetch_add(1);
+  write_line(std::string("sluice: ").append(line));
+}
+
+std::uint64_t untold_reported() noexcept { return g_untold.load(); }
 
 }  // namespace sluice::base

@@ -2,6 +2,7 @@
 // Lines on stderr.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 namespace sluice::base {
@@ -19,5 +20,10 @@ void log(LogLevel level, std::string_view line);
 
 /// Writes "LINE" to stderr, in one write, whatever the level.
 void write_line(std::string_view line);
+
+/// Writes "sluice: LINE": a failure that no call has thrown. `run` and `run_threads` then return 1. Any thread.
+void report_untold(std::string_view line);
+/// How many this process has reported.
+std::uint64_t untold_reported() noexcept;
 
 }  // namespace sluice::base

@@ -15,6 +15,7 @@
 #include <system_error>
 #include <vector>
 
+#include "base/cgroup.hpp"
 #include "base/text.hpp"
 
 namespace sluice::base {
@@ -23,6 +24,9 @@ namespace {
 namespace fs = std::filesystem;
 
 using Bytes = std::uint64_t;
+using cgroup::Group;
+using cgroup::groups;
+using cgroup::number_in;
 using Rows = std::map<std::string, Bytes>;
 
 /// Rows of pages that no file backs, with those of segments, of locked pages, and of kernel memory, which v1 does not
@@ -30,12 +34,6 @@ using Rows = std::map<std::string, Bytes>;
 constexpr const char* kNotReclaimable[] = {"inactive_anon", "active_anon", "unevictable", "slab_unreclaimable",
                                            "kernel_stack",  "pagetables",  "percpu",      "sock",
                                            "vmalloc"};
-
-std::optional<Bytes> number_in(const fs::path& file) {
-  Bytes number = 0;
-  if (std::ifstream(file) >> number) return number;
-  return std::nullopt;  // "max", or there is no such file
-}
 
 /// Rows of a name and a number, with a colon and a unit or without.
 Rows rows_of(const fs::path& file) {
@@ -51,92 +49,41 @@ Rows rows_of(const fs::path& file) {
   return rows;
 }
 
-/// A mounted tree of cgroups.
-struct Mount {
-  bool v1;
-  std::string top;  ///< the group that is mounted
-  fs::path at;
-};
-
-/// Lines "ID PARENT DEVICE TOP AT OPTIONS ... - TYPE SOURCE OPTIONS".
-std::vector<Mount> mounts(const std::string& root) {
-  std::vector<Mount> found;
-  std::ifstream in(root + "/proc/self/mountinfo");
-  for (std::string line; std::getline(in, line);) {
-    const std::size_t dash = line.find(" - cgroup");
-    if (dash == std::string::npos) continue;
-    const auto left = words_of(std::string_view(line).substr(0, dash), ' ');
-    const auto right = words_of(std::string_view(line).substr(dash + 3), ' ');
-    if (left.size() < 5 || right.size() < 3) continue;
-    const bool first = right[0] == "cgroup" && std::ranges::count(words_of(right[2]), "memory") > 0;
-    if (first || right[0] == "cgroup2") found.push_back({first, std::string(left[3]), root + std::string(left[4])});
-  }
-  return found;
-}
-
-/// Returns this process's group in the mounted tree. Lines "NUMBER:CONTROLLERS:PATH", without controllers in v2.
-std::string group_in(const Mount& mount, const std::string& root) {
-  std::ifstream in(root + "/proc/self/cgroup");
-  for (std::string line; std::getline(in, line);) {
-    const std::size_t begin = std::min(line.find(':'), line.size() - 1) + 1;
-    const std::size_t end = line.find(':', begin);
-    if (end == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(begin, end - begin) + ",";
-    if (mount.v1 ? controllers.find(",memory,") != std::string::npos : controllers == ",,") return line.substr(end + 1);
-  }
-  return {};
-}
-
-/// Returns the folders of the group and of all visible groups above it.
-std::vector<fs::path> folders(const Mount& mount, const std::string& root) {
-  const fs::path group = fs::path(group_in(mount, root)).lexically_relative(mount.top);
-  std::vector<fs::path> all;
-  if (group.empty() || *group.begin() == "..") return all;  // of another name space
-  all.push_back(mount.at);
-  for (const fs::path& part : group) {
-    if (part != ".") all.push_back(all.back() / part);
-  }
-  return all;
-}
-
 /// Returns how many bytes of the group can still be swapped out.
-Bytes swap_left(const fs::path& folder, const Mount& mount, Bytes limit, const std::string& root) {
+Bytes swap_left(const Group& group, Bytes limit, const std::string& root) {
   Rows memory = rows_of(root + "/proc/meminfo");
   const Bytes free = memory["SwapFree:"] * 1024;
-  if (mount.v1) {
-    const Bytes with_swap = number_in(folder / "memory.memsw.limit_in_bytes").value_or(limit + free);
+  if (group.v1) {
+    const Bytes with_swap = number_in(group.folder / "memory.memsw.limit_in_bytes").value_or(limit + free);
     return std::min(free, with_swap - std::min(with_swap, limit));
   }
-  const auto most = number_in(folder / "memory.swap.max");
-  const Bytes used = number_in(folder / "memory.swap.current").value_or(0);
+  const auto most = number_in(group.folder / "memory.swap.max");
+  const Bytes used = number_in(group.folder / "memory.swap.current").value_or(0);
   return most ? std::min(free, *most - std::min(*most, used)) : free;
 }
 
-std::string why_not_in(const fs::path& folder, const Mount& mount, Bytes bytes, const std::string& root) {
-  const char* const name = mount.v1 ? "memory.limit_in_bytes" : "memory.max";
-  const auto limit = number_in(folder / name);
+std::string why_not_in(const Group& group, Bytes bytes, const std::string& root) {
+  const char* const name = group.v1 ? "memory.limit_in_bytes" : "memory.max";
+  const auto limit = number_in(group.folder / name);
   constexpr Bytes kUnlimited = std::numeric_limits<std::int64_t>::max() / 2;
   if (!limit || *limit > kUnlimited) return {};
-  Rows rows = rows_of(folder / "memory.stat");
+  Rows rows = rows_of(group.folder / "memory.stat");
   if (rows.empty()) return {};
   Bytes used = 0;
   // Rows of v1 with the prefix count the groups below too.
-  for (const char* const row : kNotReclaimable) used += rows[(mount.v1 ? "total_" : "") + std::string(row)];
+  for (const char* const row : kNotReclaimable) used += rows[(group.v1 ? "total_" : "") + std::string(row)];
   const Bytes tables = bytes / 128;  // of pages, which the kernel counts too
-  if (used + bytes + tables <= *limit + swap_left(folder, mount, *limit, root)) return {};
-  return "the limit of " + folder.string() + " is " + std::to_string(*limit) + " bytes (" + name + "), of which " +
-         std::to_string(used) + " are in use and cannot be reclaimed";
+  if (used + bytes + tables <= *limit + swap_left(group, *limit, root)) return {};
+  return "the limit of " + group.folder.string() + " is " + std::to_string(*limit) + " bytes (" + name +
+         "), of which " + std::to_string(used) + " are in use and cannot be reclaimed";
 }
 
 }  // namespace
 
 std::string why_no_memory(std::size_t bytes, const std::string& root) {
-  static const std::vector<Mount> here = mounts({});  // read once: that takes longer than the rest
-  for (const Mount& mount : root.empty() ? here : mounts(root)) {
-    for (const fs::path& folder : folders(mount, root)) {
-      std::string why = why_not_in(folder, mount, bytes, root);
-      if (!why.empty()) return why;
-    }
+  for (const Group& group : groups("memory", root)) {
+    std::string why = why_not_in(group, bytes, root);
+    if (!why.empty()) return why;
   }
   return {};
 }

@@ -15,6 +15,7 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string_view>
 #include <system_error>
@@ -23,8 +24,11 @@
 #include <vector>
 
 #include "base/fd.hpp"
+#include "base/log.hpp"
 #include "base/process.hpp"
+#include "base/slice_file.hpp"
 #include "base/text.hpp"
+#include "base/trace_text.hpp"
 #include "base/words.hpp"
 
 namespace sluice::base::trace {
@@ -178,11 +182,19 @@ std::string later(const std::string& events, Nanoseconds by) {
 /// True for the name of a part that is not written completely.
 bool unready(const std::filesystem::path& path) { return path.filename().string().front() == '.'; }
 
+/// End of the name of a part that is on disk, made of events that a process has left.
+constexpr const char* kComplete = ".complete";
+
+bool is_complete(const std::filesystem::path& path) { return path.filename().string().ends_with(kComplete); }
+
+/// True for a file with events whose process has ended.
+bool is_left(const std::filesystem::path& path) { return has_events(path) && has_ended(maker_of(path)); }
+
 /// The timeline of a job, and the folder of its parts.
 struct Timeline {
   std::string file;
   std::string job;
-  std::filesystem::path folder = file + '.' + job + ".parts";
+  std::filesystem::path folder = folder_of_parts(file, job);
   std::filesystem::path merging = folder / "merging";
 
   /// Returns the paths in the folder, sorted.
@@ -235,6 +247,55 @@ struct Timeline {
     }
   }
 
+  /// Makes a part of the events that a process has left, unless they are in one. It is written under another name
+  /// first: once it has the second, the file of the process is not needed.
+  void make_part_of(const std::filesystem::path& events) const {
+    const LeftEvents left = read_events(events);
+    const std::filesystem::path unfinished = folder / ('.' + left.part);
+    const bool published = !left.part.empty() && !std::filesystem::exists(unfinished);
+    if (!published && !left.events.empty()) {
+      if (left.lost > 0) log_lost(file, left.lost);
+      std::set<int> ranks_named;
+      std::vector<std::string> lines = lines_of(left.rows, ranks_named);
+      for (const Event& event : left.events) lines.push_back(line_of(event, left.rows, left.began.steady));
+      const std::filesystem::path hidden = events.string() + ".new";
+      std::filesystem::remove(hidden);
+      File(open_to_write(hidden), hidden, job, left.began).append(joined(lines), events.filename().string().substr(1));
+      std::filesystem::rename(hidden, events.string() + kComplete);
+    }
+    std::filesystem::remove(events);
+  }
+
+  /// Removes the parts that the process was writing, once none of its events are left, which those parts have too.
+  void remove_unfinished(const std::string& process) const {
+    const auto of_process = [&](const auto& path) { return path.filename().string().starts_with(process); };
+    std::vector<std::filesystem::path> all = left();
+    std::erase_if(all, [&](const auto& path) { return !of_process(path); });
+    if (std::ranges::any_of(all, has_events)) return;
+    for (const auto& path : all) {
+      const std::string number = path.filename().string().substr(process.size());
+      if (number.find_first_not_of("0123456789") == std::string::npos) std::filesystem::remove(path);
+    }
+  }
+
+  /// Publishes the events that ended processes have left. Called by the process that merges.
+  void publish_left() const {
+    std::set<std::string> processes;  // the first letters of the names of their files
+    for (const auto& path : left()) {
+      if (!is_left(path)) continue;
+      make_part_of(path);
+      const std::string name = path.filename();
+      processes.insert(name.substr(0, name.find('.', 1) + 1));
+    }
+    for (const std::string& process : processes) remove_unfinished(process);
+    for (const auto& path : left()) {
+      if (!is_complete(path)) continue;
+      const std::string events = path.string().substr(0, path.string().size() - std::string_view(kComplete).size());
+      std::filesystem::remove(events);
+      std::filesystem::rename(path, folder / std::filesystem::path(events).filename().string().substr(1));
+    }
+  }
+
   /// Merges until no part is left, or another process is about to merge the rest.
   void merge() const {
     const auto ready = [this] {
@@ -242,7 +303,8 @@ struct Timeline {
       std::erase_if(paths, [this](const auto& path) { return unready(path) || path == merging; });
       return paths;
     };
-    while (!std::ranges::all_of(left(), unready)) {
+    const auto waits = [](const auto& path) { return !unready(path) || is_left(path) || is_complete(path); };
+    while (std::ranges::any_of(left(), waits)) {
       remove_merging_of_killed();
       Fd owner = create(merging);
       if (!owner) return;
@@ -252,6 +314,7 @@ struct Timeline {
       });
       write_all(owner.get(), process_name(), merging.string());
       owner = Fd();  // NFS keeps a file that is removed while it is open, under another name
+      publish_left();
       for (auto parts = ready(); !parts.empty(); parts = ready()) add_to_file(parts);
     }
   }
@@ -283,23 +346,34 @@ void check_timeline(const std::string& file) {
     refuse(file, "cannot write to its folder " + folder.string() + ": " + std::generic_category().message(errno));
 }
 
-void add_to_timeline(const std::string& file, const std::string& job, const std::string& part, const Moment& began,
-                     const std::string& events) {
-  const Timeline timeline{file, job};
-  const std::filesystem::path ready = timeline.folder / part;
-  const std::filesystem::path being_written = timeline.folder / ('.' + part);
+std::filesystem::path folder_of_parts(const std::string& file, const std::string& job) {
+  return file + '.' + job + ".parts";
+}
+
+void log_lost(const std::string& file, std::uint64_t events) {
+  log(LogLevel::warn, file + " lacks the first " + std::to_string(events) + " events: of a thread the last " +
+                          std::to_string(kMost) + " are kept");
+}
+
+Part::Part(const std::string& file, const std::string& job, const std::string& name, const Moment& began,
+           const std::string& events)
+    : hidden_(folder_of_parts(file, job) / ('.' + name)), ready_(folder_of_parts(file, job) / name) {
   // The process that merges the last part removes the folder, perhaps right after this process has made it.
   constexpr int kTries = 1000;
   Fd fd;
   for (int i = 0; i < kTries && !fd; ++i) {
-    if (::mkdir(timeline.folder.c_str(), 0777) != 0 && errno != EEXIST) break;
-    fd = open_to_write(being_written);
+    if (::mkdir(ready_.parent_path().c_str(), 0777) != 0 && errno != EEXIST) break;
+    fd = open_to_write(hidden_);
     if (!fd && errno != ENOENT) break;
   }
-  File(std::move(fd), being_written, job, began).append(events, part);
-  if (::rename(being_written.c_str(), ready.c_str()) != 0) throw_errno("cannot write to " + ready.string());
-  timeline.merge();
+  File(std::move(fd), hidden_, job, began).append(events, name);
 }
+
+void Part::publish() const {
+  if (::rename(hidden_.c_str(), ready_.c_str()) != 0) throw_errno("cannot write to " + ready_.string());
+}
+
+void merge_parts(const std::string& file, const std::string& job) { Timeline{file, job}.merge(); }
 
 void merge_the_rest(const std::string& file, const std::string& job) {
   const Timeline timeline{file, job};
@@ -323,6 +397,24 @@ void merge_the_rest(const std::string& file, const std::string& job) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   ::rmdir(timeline.folder.c_str());
+}
+
+void finish_timeline(const std::string& file) {
+  namespace fs = std::filesystem;
+  constexpr std::string_view kEnd = ".parts";
+  const std::string begin = fs::path(file).filename().string() + '.';
+  std::string job;
+  fs::file_time_type newest = fs::file_time_type::min();
+  for (const auto& entry : fs::directory_iterator(fs::absolute(file).parent_path())) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with(begin) || !name.ends_with(kEnd) || name.size() < begin.size() + kEnd.size()) continue;
+    const std::string its_job = name.substr(begin.size(), name.size() - begin.size() - kEnd.size());
+    if (its_job.find('.') != std::string::npos || entry.last_write_time() < newest) continue;  // of another file
+    newest = entry.last_write_time();
+    job = its_job;
+  }
+  if (job.empty()) throw std::runtime_error("no process has left parts of the timeline " + file);
+  merge_the_rest(file, job);
 }
 
 }  // namespace sluice::base::trace

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <filesystem>
 #include <string>
 
 namespace sluice::base::trace {
@@ -28,23 +30,50 @@ std::string microseconds(Nanoseconds time);
 // are timelines too. One process at a time merges the parts into the file: the process that creates the file `merging`
 // in the folder, with its process name in it. It removes the folder with the last part.
 //
+// A process keeps events that it has not written yet in other files of the folder. If it has ended without writing
+// them, the process that merges makes a part of each such file.
+//
 // Every part is merged. A process that cannot create `merging` has put its part there before, and the process that
 // removes `merging` looks for parts again afterwards.
 
 /// @throws std::invalid_argument why the file or its folder cannot be written; never for ""
 void check_timeline(const std::string& file);
 
-/// Adds events, either to the file, or as a part that another process merges. Returns once they are on disk. Replaces
-/// a file of another job.
-/// @param part  a name that no other part of the job has
-/// @param began  the origin of their times
-/// @param events  lines of JSON that end with ",\n", but for the last
-/// @throws std::exception if they cannot be written
-void add_to_timeline(const std::string& file, const std::string& job, const std::string& part, const Moment& began,
-                     const std::string& events);
+/// Events that are on disk, as a part that `publish` lets processes merge.
+class Part {
+ public:
+  /// Writes the events. Returns once they are on disk.
+  /// @param name  that no other part of the job has
+  /// @param began  the origin of their times
+  /// @param events  lines of JSON that end with ",\n", but for the last
+  /// @throws std::exception if they cannot be written
+  Part(const std::string& file, const std::string& job, const std::string& name, const Moment& began,
+       const std::string& events);
+  /// @throws std::system_error
+  void publish() const;
 
-/// Merges the parts that killed processes have left. To be called once all processes of the job have ended; other
-/// hosts may call it at the same time.
+ private:
+  std::filesystem::path hidden_;
+  std::filesystem::path ready_;
+};
+
+/// Merges all parts that are published, and the events that ended processes of this host have left (slice_file.hpp),
+/// unless another process merges them. Replaces a file of another job.
+/// @throws std::exception if parts cannot be merged
+void merge_parts(const std::string& file, const std::string& job);
+
+/// Calls merge_the_rest for the job that has last written parts of this timeline.
+/// @throws std::exception as merge_the_rest, or if no job has left parts
+void finish_timeline(const std::string& file);
+
+/// Logs that so many events of a thread were not kept.
+void log_lost(const std::string& file, std::uint64_t events);
+
+/// Returns the folder of the parts.
+std::filesystem::path folder_of_parts(const std::string& file, const std::string& job);
+
+/// Merges the parts and the events that killed processes have left. To be called once all processes of the job have
+/// ended; other hosts may call it at the same time.
 /// @throws std::exception if a part stays in the folder, so that the file lacks events
 void merge_the_rest(const std::string& file, const std::string& job);
 

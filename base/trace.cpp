@@ -17,90 +17,35 @@
 #include "base/fork.hpp"
 #include "base/log.hpp"
 #include "base/process.hpp"
+#include "base/slice_file.hpp"
 #include "base/text.hpp"
 #include "base/timeline_file.hpp"
+#include "base/trace_text.hpp"
 
 namespace sluice::base::trace {
 namespace {
 
-/// A slice; or a mark, which has no end; or one more arrow of a slice that has an arrow already.
-struct Event {
-  Slice slice;                // without a name: the arrow alone
-  const char* why = nullptr;  // set for a mark
-};
+Row row_of(Track track);
+std::unique_ptr<Events> make_events();
 
-/// The last kMost events of one thread.
-class Events {
+/// The events of one thread since the last flush.
+class OfThread {
  public:
   void add(const Event& event) {
     const std::lock_guard lock(mutex_);
-    if (kept_.size() < kMost) {
-      kept_.push_back(event);
-    } else {
-      kept_[added_ % kMost] = event;
-    }
-    ++added_;
+    if (events_ == nullptr) events_ = make_events();
+    events_->add(event, row_of);
   }
 
-  /// Returns how many were lost.
-  std::uint64_t take(std::vector<Event>& all) {
+  /// Null: there are none.
+  std::unique_ptr<Events> take() {
     const std::lock_guard lock(mutex_);
-    all.insert(all.end(), kept_.begin(), kept_.end());
-    const std::uint64_t lost = added_ - kept_.size();
-    kept_.clear();
-    added_ = 0;
-    return lost;
+    return std::move(events_);
   }
 
  private:
   std::mutex mutex_;
-  std::vector<Event> kept_;
-  std::uint64_t added_ = 0;
-};
-
-using Row = std::pair<int, std::string>;  // of a track: its rank, and its name
-
-/// Writes events as JSON.
-struct Text {
-  const std::vector<Row>& tracks;
-  Nanoseconds began;
-
-  std::string operator()(const Event& event) const {
-    const Slice& slice = event.slice;
-    if (slice.name == nullptr) return arrow(slice);
-    const std::string what = ",\"name\":" + json_text(slice.name) + arguments(event);
-    if (event.why != nullptr) return entry("i", slice.track, slice.begin, ",\"s\":\"t\"" + what);
-    const std::string duration = ",\"dur\":" + microseconds(slice.end - slice.begin);
-    return entry("X", slice.track, slice.begin, duration + what) +
-           (slice.arrow.arrow == Arrow::none ? "" : ",\n" + arrow(slice));
-  }
-
- private:
-  std::string entry(const char* phase, Track track, Time at, const std::string& rest) const {
-    const int rank = track == kNone ? 0 : tracks[track - 1].first;
-    return std::string("{\"ph\":\"") + phase + "\",\"pid\":" + std::to_string(rank) +
-           ",\"tid\":" + std::to_string(track) + ",\"ts\":" + microseconds(at.time_since_epoch() - began) +
-           ",\"cat\":\"sluice\"" + rest + "}";
-  }
-
-  /// Viewers draw an arrow to or from the slice in which its point of time lies.
-  std::string arrow(const Slice& slice) const {
-    static constexpr std::array<const char*, 4> kPhases = {"", "s", "t", "f"};
-    const auto [kind, id] = slice.arrow;
-    const std::string binding = kind == Arrow::begins ? "" : R"(,"bp":"e")";
-    return entry(kPhases.at(static_cast<std::size_t>(kind)), slice.track, kind == Arrow::ends ? slice.end : slice.begin,
-                 binding + R"(,"name":"message","id":"0x)" + hexadecimal(id) + '"');
-  }
-
-  static std::string arguments(const Event& event) {
-    const Slice& slice = event.slice;
-    std::string text;
-    if (*slice.channel != '\0') text += ",\"channel\":" + json_text(slice.channel);
-    if (slice.epoch != 0) text += ",\"epoch\":" + std::to_string(slice.epoch);
-    if (slice.bytes != 0) text += ",\"bytes\":" + std::to_string(slice.bytes);
-    if (event.why != nullptr) text += ",\"why\":" + json_text(event.why);
-    return text.empty() ? "" : ",\"args\":{" + text.substr(1) + "}";
-  }
+  std::unique_ptr<Events> events_;
 };
 
 // This process or a parent has a timeline. A child of fork writes another file: it has its own job and tracks.
@@ -112,6 +57,7 @@ struct Recorder {
   std::atomic<bool> recording{false};
   std::atomic<bool> lost{false};
   std::atomic<int> last_rank{0};  // of threads that are no rank's
+  std::atomic<int> files{0};      // of events, so far
 
   std::mutex mutex;
   std::vector<Row> tracks;
@@ -119,7 +65,7 @@ struct Recorder {
   std::map<std::pair<int, std::string>, Track> by_key;  // of a rank
   std::set<std::string> texts;
   std::map<std::string, int> counts;
-  std::vector<std::shared_ptr<Events>> events;
+  std::vector<std::shared_ptr<OfThread>> threads;
 
   // While one thread writes, others record.
   std::mutex file_mutex;
@@ -127,45 +73,46 @@ struct Recorder {
   std::string job;
   Moment began;
   int parts = 0;
-  std::size_t rows_written = 0;
-  std::set<int> ranks_written;
+  Track last_named = kNone;
+  std::set<int> ranks_named;
 
-  void add_to_file(const std::string& path, const std::string& text) {
-    const std::string part = hexadecimal(process_token(), 16) + '.' + std::to_string(++parts);
-    add_to_timeline(path, job, part, began, text);
+  /// Takes the events of all threads.
+  std::vector<std::unique_ptr<Events>> take_all() {
+    std::unique_lock lock(mutex);
+    const std::vector<std::shared_ptr<OfThread>> all = threads;
+    lock.unlock();  // a thread that adds an event locks its own mutex first
+    std::vector<std::unique_ptr<Events>> taken;
+    for (const auto& thread : all) {
+      if (auto events = thread->take()) taken.push_back(std::move(events));
+    }
+    return taken;
   }
 
-  /// Takes the events of all threads. With the mutex.
-  std::vector<Event> take_all() {
+  /// Writes the names of tracks that the timeline lacks, and the events.
+  std::string text_of(const std::vector<std::unique_ptr<Events>>& taken) {
     std::vector<Event> all;
     std::uint64_t missing = 0;
-    for (const auto& one : events) missing += one->take(all);
-    if (missing > 0) {
-      log(LogLevel::warn, file + " lacks the first " + std::to_string(missing) + " events: of a thread the last " +
-                              std::to_string(kMost) + " are kept");
-    }
-    return all;
+    for (const auto& events : taken) missing += events->copy_to(all);
+    if (missing > 0) log_lost(file, missing);
+    std::unique_lock lock(mutex);
+    Rows rows;
+    for (const Row& row : tracks) rows.emplace(static_cast<Track>(rows.size() + 1), row);
+    lock.unlock();
+    std::vector<std::string> lines = lines_of(Rows(rows.upper_bound(last_named), rows.end()), ranks_named);
+    if (!rows.empty()) last_named = rows.rbegin()->first;
+    for (const Event& event : all) lines.push_back(line_of(event, rows, began.steady));
+    return joined(lines);
   }
 
-  /// Writes the names of tracks that the file lacks, and the events.
-  std::string text_of(const std::vector<Row>& rows, const std::vector<Event>& all) {
-    std::string text;
-    const auto line = [&text](const std::string& event) { text += (text.empty() ? "" : ",\n") + event; };
-    const auto name = [&](const char* what, int rank, std::size_t track, const std::string& value) {
-      line(std::string("{\"ph\":\"M\",\"name\":\"") + what + "\",\"pid\":" + std::to_string(rank) +
-           ",\"tid\":" + std::to_string(track) + ",\"args\":{" + value + "}}");
-    };
-    for (; rows_written < rows.size(); ++rows_written) {
-      const auto& [rank, track] = rows[rows_written];
-      if (ranks_written.insert(rank).second) {
-        name("process_name", rank, 0, "\"name\":\"rank " + std::to_string(rank) + "\"");
-        name("process_sort_index", rank, 0, "\"sort_index\":" + std::to_string(rank));
-      }
-      name("thread_name", rank, rows_written + 1, "\"name\":" + json_text(track));
-    }
-    const Text text_of_event{rows, began.steady};
-    for (const Event& event : all) line(text_of_event(event));
-    return text;
+  /// If this process is killed meanwhile, another one finds in the files of `taken` what the timeline lacks.
+  void add_to_file(const std::string& text, const std::vector<std::unique_ptr<Events>>& taken) {
+    const std::string name = hexadecimal(process_token(), 16) + '.' + std::to_string(++parts);
+    const Part part(file, job, name, began, text);
+    for (const auto& events : taken) events->are_in(name);
+    part.publish();
+    merge_parts(file, job);
+    for (const auto& events : taken) events->remove_file();
+    ::rmdir(folder_of_parts(file, job).c_str());  // unless there is more
   }
 };
 
@@ -178,18 +125,30 @@ Track add_track(int rank, std::string_view name) {
   return static_cast<Track>(g_recorder->tracks.size());
 }
 
-/// Returns the events of a thread that has ended, or new ones.
-std::shared_ptr<Events> take_events() {
+Row row_of(Track track) {
   const std::lock_guard lock(g_recorder->mutex);
-  auto& all = g_recorder->events;
+  return g_recorder->tracks.at(track - 1);
+}
+
+/// After `start`, which alone writes what this reads.
+std::unique_ptr<Events> make_events() {
+  Recorder& recorder = *g_recorder;
+  const std::string name = hexadecimal(process_token(), 16) + '.' + std::to_string(++recorder.files);
+  return std::make_unique<Events>(folder_of_parts(recorder.file, recorder.job), name, recorder.began);
+}
+
+/// Returns the events of a thread that has ended, or new ones.
+std::shared_ptr<OfThread> take_events() {
+  const std::lock_guard lock(g_recorder->mutex);
+  auto& all = g_recorder->threads;
   const auto unused = std::ranges::find_if(all, [](const auto& one) { return one.use_count() == 1; });
-  return unused == all.end() ? all.emplace_back(std::make_shared<Events>()) : *unused;
+  return unused == all.end() ? all.emplace_back(std::make_shared<OfThread>()) : *unused;
 }
 
 /// State of a thread. A child of fork begins with a new one.
 struct Thread {
   Origin origin;
-  std::shared_ptr<Events> events;
+  std::shared_ptr<OfThread> events;
   Track own = kNone;
   Track now = kNone;
   std::optional<int> rank;
@@ -209,7 +168,7 @@ void record(const Event& event) noexcept {
     Thread& here = thread();
     if (here.events == nullptr) here.events = take_events();
     here.events->add(event);
-  } catch (const std::bad_alloc&) {  // a timeline is not worth a program
+  } catch (const std::exception&) {  // a timeline is not worth a program
     g_recorder->recording.store(false);
   }
 }
@@ -239,15 +198,20 @@ void start(const std::string& file, const std::string& job) {
   const std::string whole = std::filesystem::absolute(name);  // a program may change its folder
   recorder.began = Moment::now();
   recorder.job = job;
-  recorder.add_to_file(whole, "");
-  g_recorded.store(true);
   recorder.file = whole;
+  try {
+    recorder.add_to_file("", {});
+  } catch (...) {
+    recorder.file.clear();
+    throw;
+  }
+  g_recorded.store(true);
   recorder.recording.store(true);
   enabled.store(true);
   std::atexit([] { trace::flush(); });
 }
 
-bool recording() noexcept { return g_recorder->recording.load(std::memory_order_relaxed); }
+bool recording() noexcept { return g_recorder->recording.load(std::memory_order_acquire); }
 
 void listen(const Listener& listener) {
   std::call_once(g_listener_set, [&] {
@@ -269,11 +233,8 @@ void flush() noexcept {
   try {
     const std::lock_guard lock(recorder.file_mutex);
     if (recorder.file.empty()) return;
-    std::unique_lock recorded(recorder.mutex);
-    const std::vector<Event> events = recorder.take_all();
-    const std::vector<Row> rows = recorder.tracks;
-    recorded.unlock();
-    if (!events.empty()) recorder.add_to_file(recorder.file, recorder.text_of(rows, events));
+    const auto taken = recorder.take_all();
+    if (!taken.empty()) recorder.add_to_file(recorder.text_of(taken), taken);
   } catch (const std::exception& reason) {
     if (!recorder.lost.exchange(true)) log(LogLevel::error, std::string("the timeline lacks events: ") + reason.what());
   }

@@ -86,8 +86,15 @@ void heavy_fence() noexcept {
 }
 
 void Parking::wake_sleepers() noexcept {
-  changes.fetch_add(1, std::memory_order_release);
-  futex(changes, FUTEX_WAKE, INT_MAX, nullptr);
+  const auto wake_all_of = [](Parking& place) {
+    place.changes.fetch_add(1, std::memory_order_release);
+    futex(place.changes, FUTEX_WAKE, INT_MAX, nullptr);
+  };
+  wake_all_of(*this);
+  // A thread that sleeps there counts itself there first, and here after that.
+  static_cast<void>(sleepers.load(std::memory_order_acquire));  // not a fence, which ThreadSanitizer does not know
+  Parking* const shared = common();
+  if (shared != nullptr && shared->sleepers.load(std::memory_order_relaxed) != 0) wake_all_of(*shared);
 }
 
 Progress& take_progress() {
@@ -127,13 +134,42 @@ bool spin_then_yield(bool (*ready)(void*), void* argument, Clock::time_point dea
   return false;
 }
 
+namespace {
+
+/// Two sleeps: a raiser that did not see this sleeper makes its word visible long before the nap ends (Parking::wake).
+void sleep_twice(Parking& parking, std::uint32_t seen, bool (*ready)(void*), void* argument,
+                 Clock::time_point deadline) noexcept {
+  if (!ready(argument)) sleep(parking.changes, seen, std::min(deadline, Clock::now() + kNap));
+  if (!ready(argument)) sleep(parking.changes, seen, deadline);
+}
+
+/// The place that all have in common; null: there is none.
+Parking* common_of(std::span<Parking* const> places) noexcept {
+  Parking* const first = places.front()->common();
+  return std::ranges::all_of(places, [&](Parking* place) { return place->common() == first; }) ? first : nullptr;
+}
+
+}  // namespace
+
+void park_at_any(std::span<Parking* const> places, bool (*ready)(void*), void* argument,
+                 Clock::time_point deadline) noexcept {
+  Parking* const common = common_of(places);
+  const bool unseen = std::ranges::any_of(
+      places, [](const Parking* place) { return place->silent.load(std::memory_order_seq_cst) != 0; });
+  if (common == nullptr || unseen) deadline = std::min(deadline, Clock::now() + kSilentNap);
+  Parking& bed = common == nullptr ? *places.front() : *common;
+  bed.sleepers.fetch_add(1, std::memory_order_seq_cst);  // first: see wake_sleepers
+  for (Parking* place : places) place->sleepers.fetch_add(1, std::memory_order_seq_cst);
+  sleep_twice(bed, bed.changes.load(std::memory_order_acquire), ready, argument, deadline);
+  for (Parking* place : places) place->sleepers.fetch_sub(1, std::memory_order_seq_cst);
+  bed.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+}
+
 void park(Parking& parking, bool (*ready)(void*), void* argument, Clock::time_point deadline) noexcept {
   parking.sleepers.fetch_add(1, std::memory_order_seq_cst);
   const std::uint32_t seen = parking.changes.load(std::memory_order_acquire);
   if (parking.silent.load(std::memory_order_seq_cst) != 0) deadline = std::min(deadline, Clock::now() + kSilentNap);
-  // Two sleeps: a raiser that did not see this sleeper makes its word visible long before the nap ends (Parking::wake).
-  if (!ready(argument)) sleep(parking.changes, seen, std::min(deadline, Clock::now() + kNap));
-  if (!ready(argument)) sleep(parking.changes, seen, deadline);
+  sleep_twice(parking, seen, ready, argument, deadline);
   parking.sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace sluice::base {
 
@@ -29,6 +30,9 @@ struct alignas(64) Parking {
   std::atomic<std::uint32_t> changes{0};
   /// 1 if the raiser, a GPU, wakes no thread: sleepers look at the word now and then.
   std::atomic<std::uint32_t> silent{0};
+  /// How many bytes before this place, in the same memory, the common one lies, where threads sleep for words of
+  /// several places at once (`park_at_any`). 0: there is none. Set before a raiser knows this place.
+  std::uint32_t after_common = 0;
 
   /// Announces a raiser that wakes no thread.
   void silence() noexcept {
@@ -44,6 +48,11 @@ struct alignas(64) Parking {
     // call temporally bounded TSO (ASPLOS 2015).
     std::atomic_signal_fence(std::memory_order_seq_cst);
     if (sleepers.load(std::memory_order_relaxed) != 0) wake_sleepers();
+  }
+
+  /// Null: there is none.
+  Parking* common() noexcept {
+    return after_common == 0 ? nullptr : reinterpret_cast<Parking*>(reinterpret_cast<std::byte*>(this) - after_common);
   }
 
  private:
@@ -109,10 +118,19 @@ bool spin_then_yield(bool (*ready)(void*), void* argument, Clock::time_point dea
 /// Sleeps until `parking` is woken, `ready()` holds, or `deadline`. May return early.
 void park(Parking& parking, bool (*ready)(void*), void* argument, Clock::time_point deadline) noexcept;
 
+/// Like `park`, for words of several places: sleeps at the place that all have in common, which whoever wakes one of
+/// them wakes too. If they have none in common, sleeps for 0.1 ms at most.
+void park_at_any(std::span<Parking* const> places, bool (*ready)(void*), void* argument,
+                 Clock::time_point deadline) noexcept;
+inline void park(std::span<Parking* const> places, bool (*ready)(void*), void* argument,
+                 Clock::time_point deadline) noexcept {
+  park_at_any(places, ready, argument, deadline);
+}
+
 /// The usual wait: spins briefly, yields, then sleeps, so that many ranks on few cores make progress and an idle one
-/// uses no CPU. Returns whether `ready()` held before `deadline`.
-template <class Ready>
-bool wait_until(Parking& parking, Ready ready, Clock::time_point deadline = Clock::time_point::max()) {
+/// uses no CPU. Returns whether `ready()` held before `deadline`. `parking`: a Parking, or a span of several.
+template <class Place, class Ready>
+bool wait_until(Place&& parking, Ready ready, Clock::time_point deadline = Clock::time_point::max()) {
   constexpr auto call = [](void* argument) { return static_cast<bool>((*static_cast<Ready*>(argument))()); };
   if (spin_then_yield(call, &ready, deadline)) return true;
   while (!ready()) {

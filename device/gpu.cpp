@@ -14,12 +14,18 @@ using base::Clock;
 
 /// Sleeps until the word is reached or `watch` has failed; the stream's destructor can end the sleep.
 void sleep_until(Lane lane, const Wait& wait, Clock::time_point deadline, Watch& watch) {
-  if (lane.host != nullptr) lane.host->parked_at(wait.parking);
+  if (lane.host != nullptr) {
+    lane.host->parked_at(wait.parking);
+    watch.sleeps(lane.host);
+  }
   const auto ready = [&] {
     return base::reached(*wait.word, wait.at_least) || watch.failed() || (lane.host != nullptr && lane.host->ending());
   };
   base::wait_until(*wait.parking, ready, deadline);
-  if (lane.host != nullptr) lane.host->parked_at(nullptr);
+  if (lane.host != nullptr) {
+    lane.host->parked_at(nullptr);
+    watch.sleeps(nullptr);
+  }
 }
 
 }  // namespace
@@ -53,8 +59,9 @@ void wait_slowly(Lane lane, const Wait& wait, Watch& watch, Helper* helper) noex
   const Timeout limit = lane.host != nullptr ? lane.host->timeout() : kForever;
   const auto over = [&] { return base::reached(*wait.word, wait.at_least) || watch.failed(); };
   if (helper != nullptr && help_until(*helper, over, Clock::time_point::max())) return;
+  base::WaitNote note(lasted.last_look(), lane.host == nullptr ? "program order" : lane.host->name().c_str());
   for (;;) {
-    const auto ask = watch.waited(wait, lasted.so_far(), limit);
+    const auto ask = watch.waited(wait, lasted.so_far(), limit, note);
     const auto deadline = base::deadline_after(ask);
     sleep_until(lane, wait, deadline, watch);
     // First of all: the word may have been raised long ago, and each hop of a ping-pong ends here.

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/trace.hpp"
+#include "base/waits.hpp"
 #include "base/words.hpp"
 #include "device/gpu_call.hpp"
 #include "device/host_stream.hpp"
@@ -71,9 +72,11 @@ class Watch {
   /// One word, so that a put whose wait the failure ends finds the end shut.
   enum class State : std::uint8_t { open, shut, failed };
   std::atomic<State> state_{State::open};
+  std::atomic<const void*> sleeper_{nullptr};
   base::Progress& progress_ = base::take_progress();
 
  public:
+  Watch() = default;
   virtual ~Watch() { base::give_back(progress_); }
 
   /// True once the end has failed: waits end, puts move nothing.
@@ -83,16 +86,22 @@ class Watch {
 
   /// Records the failure, if it is the first, and releases every wait. Any thread.
   virtual void fail(Code code, const std::string& what) noexcept = 0;
-  /// `wait` of this end has lasted `so_far` (base::Lasted): logs or fails as the settings say. Returns the longest time
-  /// until the next call.
-  virtual base::Clock::duration waited(const Wait& wait, base::Clock::duration so_far, Timeout limit) noexcept = 0;
+  /// `wait` of this end has lasted `so_far` (base::Lasted): notes it, logs or fails as the settings say. Returns the
+  /// longest time until the next call.
+  virtual base::Clock::duration waited(const Wait& wait, base::Clock::duration so_far, Timeout limit,
+                                       base::WaitNote& note) noexcept = 0;
 
   /// Count of this end's completed puts: the source may be overwritten, and the signal is raised (or never will be).
   base::Word& done = progress_.word;
   base::Parking& done_parking = progress_.parking;
   base::trace::Channel traced;  ///< set before it is used
+  /// The host stream that sleeps in a wait of this end, for comparing; null: none.
+  const void* sleeper() const noexcept { return sleeper_.load(); }
+  void sleeps(const HostStream::Impl* stream) noexcept { sleeper_.store(stream); }
 
  protected:
+  /// For one whose waiters sleep where those of another do.
+  explicit Watch(base::Parking& parking) : done_parking(parking) {}
   void set_failed() noexcept { state_.store(State::failed); }
   /// Like `failed`, in the one order of all sequentially consistent operations. If one thread stores and then calls
   /// this, and another fails the end and then loads, the first sees the failure or the second sees the store.

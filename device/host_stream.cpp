@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/host_stream.hpp"
 
-#include <sched.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -11,11 +10,19 @@
 #include <string>
 
 #include "base/threads.hpp"
+#include "base/waits.hpp"
+#include "device/host_event.hpp"
 
 namespace sluice {
 namespace {
 
 [[noreturn]] void fail(Code code, const std::string& what) { throw Error(code, -1, -1, 0, 0, "host stream: " + what); }
+
+/// "stream 'interior'", or "host stream 2": the second of its process without a name.
+std::string named(std::string_view name) {
+  static std::atomic<int> made{0};
+  return name.empty() ? "host stream " + std::to_string(++made) : "stream '" + std::string(name) + "'";
+}
 
 std::size_t checked_capacity(std::size_t capacity, std::size_t bytes_per_item) {
   if (capacity == 0) fail(Code::bad_argument, "a queue of no items");
@@ -30,23 +37,12 @@ HostStream::Impl& usable(HostStream::Impl* impl) {
   return *impl;
 }
 
-// If a stream and a host share a core, the one that waits must yield the core to the other, and not spin
-// (sluice-bench stream, the host that waits every step). Alone on its core, a thread that yields checks often enough.
-template <class Ready>
-bool yield_until(Ready ready) {
-  const auto end = base::Clock::now() + base::kYielding;
-  do {
-    if (ready()) return true;
-    sched_yield();
-  } while (base::Clock::now() < end);
-  return false;
-}
-
 }  // namespace
 
 thread_local HostStream::Impl* HostStream::Impl::current = nullptr;
 
-HostStream::Impl::Impl(Options options) : timeout_(options.timeout), stops_(options.stop_after_failure) {
+HostStream::Impl::Impl(Options options)
+    : timeout_(options.timeout), stops_(options.stop_after_failure), name_(named(options.name)) {
   const std::size_t capacity = checked_capacity(options.capacity, sizeof(Cell));
   mask_ = capacity - 1;
   lap_shift_ = std::countr_zero(capacity);
@@ -57,7 +53,9 @@ HostStream::Impl::Impl(Options options) : timeout_(options.timeout), stops_(opti
   if (memory == MAP_FAILED) fail(Code::out_of_resources, "a queue of " + std::to_string(capacity) + " items");
   cells_ = static_cast<Cell*>(memory);
   base::prepare_fences();
-  if (base::trace::on()) track_ = base::trace::new_track(base::trace::rank(), "host stream");
+  if (base::trace::on())
+    track_ =
+        base::trace::new_track(base::trace::rank(), options.name.empty() ? "host stream" : std::string(options.name));
   try {
     start_thread(options.cpu);
   } catch (...) {
@@ -74,6 +72,7 @@ HostStream::Impl::~Impl() {
   }
   wake_up();
   pthread_join(thread_, nullptr);
+  tell_of_stop();
   munmap(cells_, ring_bytes());
 }
 
@@ -118,7 +117,7 @@ void HostStream::Impl::serve() {
 void HostStream::Impl::wait_for_work() {
   caught_up_.store(0, std::memory_order_relaxed);
   const auto ready = [this] { return has_work() || ending(); };
-  const bool busy = yield_until([&] { return ready() || not_needed(); });
+  const bool busy = device::yield_until([&] { return ready() || not_needed(); });
   if (!busy) sleep(State::asleep, base::Clock::time_point::max(), ready);
   doze();
 }
@@ -174,7 +173,17 @@ std::uint64_t HostStream::Impl::append(Work& work, Whose whose) {
 // Waits until a batch of items has run: a wait for each item would cost a change of threads for each.
 void HostStream::Impl::wait_for_room(std::uint64_t position) noexcept {
   const std::uint64_t head = (position - mask_ + batch() - 1) / batch() * batch();
-  base::wait_until(room_, [&] { return head_.load(std::memory_order_acquire) >= head; });
+  const auto has_room = [&] { return head_.load(std::memory_order_acquire) >= head; };
+  const auto began = base::Clock::now();
+  if (base::wait_until(room_, has_room, began + base::kNotedAfter)) return;
+  base::WaitNote note(began, name_.c_str());
+  base::WaitRecord record;
+  record.rank = base::rank_of_thread();
+  record.lack = base::Lack::room;
+  record.epoch = mask_ + 1;
+  record.verb = "enqueues";
+  note.write(record);
+  base::wait_until(room_, has_room);
 }
 
 // Does not block, which would be for ever: no other thread makes room.
@@ -233,10 +242,12 @@ bool HostStream::Impl::run_late(Whose most) noexcept {
 
 /// The library's own work runs on a stopped stream too: it fails its channel, and counts skipped operations.
 void HostStream::Impl::run(Work& work, Whose whose) noexcept {
-  if (whose == Whose::users && stopped_by_) return;
+  if (whose == Whose::users && stop_.failure != nullptr) return;
   if (track_ == base::trace::kNone) [[likely]]
     return perform(work);
   const base::trace::OnTrack here(track_);
+  if (whose == Whose::own) return perform(work);
+  const base::trace::Span slice("callable");
   perform(work);
 }
 
@@ -244,78 +255,13 @@ void HostStream::Impl::perform(Work& work) noexcept {
   try {
     work();
   } catch (...) {
-    const std::lock_guard lock(mutex_);
-    if (failure_ == nullptr) failure_ = std::current_exception();
-    failed_.store(true, std::memory_order_release);
+    stop(std::current_exception());
   }
-}
-
-void HostStream::Impl::wait_failed(const Error& why) noexcept {
-  wait_failed_.store(true, std::memory_order_release);
-  if (stops_ && !stopped_by_) stopped_by_.emplace(why);
 }
 
 void HostStream::Impl::parked_at(base::Parking* parking) noexcept {
   const std::lock_guard lock(mutex_);
   parked_at_ = parking;
-}
-
-// ---- Synchronizing.
-
-std::optional<Error> HostStream::Impl::synchronize() {
-  const base::trace::Span slice("synchronize");
-  if (inside()) fail(Code::misuse, "synchronize from inside the stream would wait for itself");
-  std::optional<Error> stopped_by;
-  if (!catch_up(tail_.load(std::memory_order_relaxed), stopped_by)) stopped_by = wait_for_marker();
-  if (failed_.load(std::memory_order_acquire)) rethrow();
-  return stopped_by;
-}
-
-/// In the order of the stream: work behind this runs again.
-std::optional<Error> HostStream::Impl::go_on() noexcept {
-  wait_failed_.store(false, std::memory_order_relaxed);
-  return std::exchange(stopped_by_, std::nullopt);
-}
-
-bool HostStream::Impl::catch_up(std::uint64_t target, std::optional<Error>& stopped_by) {
-  if (!take_over()) return false;
-  Impl* const outer = std::exchange(current, this);
-  const bool done = run_own(target);
-  if (done) stopped_by = go_on();
-  current = outer;
-  hand_back();
-  // Work that was enqueued meanwhile is for the stream's thread, which sleeps if it has found the stream taken.
-  if (has_work()) call(State::asleep);
-  return done;
-}
-
-bool HostStream::Impl::run_own(std::uint64_t target) noexcept {
-  bool any = false;
-  while (head_.load(std::memory_order_relaxed) < target || late_before_.load(std::memory_order_relaxed) <= target) {
-    if (!run_next(Whose::own)) return false;
-    any = true;
-  }
-  if (any) caught_up_.fetch_add(1, std::memory_order_relaxed);
-  return true;
-}
-
-std::optional<Error> HostStream::Impl::wait_for_marker() {
-  std::optional<Error> stopped_by;
-  Work marker([this, &stopped_by] {
-    stopped_by = go_on();
-    base::raise(passed_, head_.load(std::memory_order_relaxed) + 1, passing_);
-  });
-  const auto position = append(marker, Whose::own);
-  call(State::dozing);
-  const auto passed = [&] { return base::reached(passed_, position + 1); };
-  if (!yield_until(passed)) base::wait_until(passing_, passed);
-  return stopped_by;
-}
-
-void HostStream::Impl::rethrow() {
-  const std::lock_guard lock(mutex_);
-  failed_.store(false, std::memory_order_relaxed);
-  if (const auto failure = std::exchange(failure_, nullptr)) std::rethrow_exception(failure);
 }
 
 // ---- The public handle.
@@ -333,8 +279,17 @@ HostStream& HostStream::operator=(HostStream&& other) noexcept {
 
 void HostStream::push(Work work) { usable(impl_.get()).push(std::move(work)); }
 
-void HostStream::synchronize() {
-  if (const auto stopped_by = usable(impl_.get()).synchronize()) throw Error(*stopped_by);
+void HostStream::synchronize(Timeout timeout) { usable(impl_.get()).synchronize(timeout); }
+
+HostEvent HostStream::record() {
+  HostEvent event(std::make_shared<HostEvent::Impl>());
+  usable(impl_.get()).raise_at(event.impl_);
+  return event;
+}
+
+void HostStream::wait(HostEvent event) {
+  Impl& stream = usable(impl_.get());
+  if (event.impl_ != nullptr) stream.wait_for(std::move(event.impl_));
 }
 
 bool HostStream::failed() const noexcept { return impl_ != nullptr && impl_->here() && impl_->failed(); }

@@ -16,12 +16,15 @@
 #include <limits>
 #include <mutex>
 #include <new>
-#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/fork.hpp"
+#include "base/limit.hpp"
 #include "base/trace.hpp"
 #include "base/words.hpp"
+#include "device/failure.hpp"
 
 namespace sluice {
 
@@ -41,10 +44,17 @@ struct HostStream::Impl {
     append(item, Whose::own);
   }
 
-  /// Blocks until everything enqueued before has run. Restarts a stopped stream, and returns the failure that stopped
-  /// it.
-  /// @throws the first exception since the last call; Error{Code::misuse} from inside.
-  std::optional<Error> synchronize();
+  /// What ended the work of the stream.
+  struct Stop {
+    device::SharedFailure failure;
+    std::string why;            ///< for the channels behind
+    std::exception_ptr thrown;  ///< by a callable; null: a wait has failed
+  };
+
+  /// See HostStream.
+  void synchronize(Timeout timeout);
+  void raise_at(std::shared_ptr<HostEvent::Impl> event);
+  void wait_for(std::shared_ptr<HostEvent::Impl> event);
 
   /// True if the calling thread runs this stream now.
   bool inside() const noexcept { return current == this; }
@@ -57,12 +67,16 @@ struct HostStream::Impl {
 
   Timeout timeout() const noexcept { return timeout_; }
 
-  /// Reports that a wait on this stream has failed. From inside.
-  void wait_failed(const Error& why) noexcept;
+  /// "stream 'interior'", or "host stream 2".
+  const std::string& name() const noexcept { return name_; }
+
+  /// Reports that a verb on this stream has met a failure of its channel. From inside.
+  /// @param waits  the verb is one that waits, whose failure may stop the stream
+  void met(const device::SharedFailure& failure, bool waits) noexcept;
   /// True if a wait has failed since the last `synchronize`. Any thread.
-  bool failed() const noexcept { return wait_failed_.load(std::memory_order_acquire); }
-  /// Failure that stopped the stream; null: it has not stopped. From inside.
-  const Error* stopped_by() const noexcept { return stopped_by_ ? &*stopped_by_ : nullptr; }
+  bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
+  /// Null: the stream has not stopped. From inside.
+  const Stop* stopped_by() const noexcept { return stop_.failure == nullptr ? nullptr : &stop_; }
 
   /// A wait inside the stream is about to sleep on `parking`, where the destructor wakes it; nullptr: awake again.
   void parked_at(base::Parking* parking) noexcept;
@@ -132,18 +146,24 @@ struct HostStream::Impl {
   void wake_up();
 
   // Synchronizing.
-  bool catch_up(std::uint64_t target, std::optional<Error>& stopped_by);
+  bool catch_up(std::uint64_t target, Stop& stop);
   bool run_own(std::uint64_t target) noexcept;
-  std::optional<Error> wait_for_marker();
-  std::optional<Error> go_on() noexcept;
-  void rethrow();
+  struct Marker;
+  Stop wait_for_marker(Timeout timeout);
+  void enqueue_marker(const std::shared_ptr<Marker>& marker);
+  bool pass(const std::shared_ptr<Marker>& marker, base::Limit& limit);
+  Stop go_on() noexcept;
+  device::SharedFailure next_met();
+  void stop(std::exception_ptr thrown) noexcept;
+  void tell_of_stop() noexcept;
 
   const base::Origin origin_;
   Cell* cells_ = nullptr;
   std::uint64_t mask_ = 0;
   int lap_shift_ = 0;
   Timeout timeout_;
-  bool stops_;                                     // after a failed wait
+  bool stops_;  // after a failed wait
+  const std::string name_;
   base::trace::Track track_ = base::trace::kNone;  // in the timeline
   pthread_t thread_{};
   std::atomic<bool> ending_{false};
@@ -154,21 +174,21 @@ struct HostStream::Impl {
   std::atomic<std::uint64_t> head_{0};          // the position to run next
   std::atomic<std::uint64_t> late_before_{kNever};
   std::deque<Late> late_;
-  std::optional<Error> stopped_by_;
+  Stop stop_;
 
   alignas(64) std::atomic<State> state_{State::awake};  // what the stream's thread does
   std::atomic<std::uint32_t> caught_up_{0};             // times that a host ran everything, since the thread went idle
 
-  base::Parking room_;  // where producers wait for room
-  base::Word passed_;   // the position after the last marker that has run
-  base::Parking passing_;
+  base::Parking room_;     // where producers wait for room
+  base::Parking passing_;  // where hosts wait for their markers
 
   std::mutex mutex_;
   std::condition_variable calls_;
-  base::Parking* parked_at_ = nullptr;  // guarded by mutex_
-  std::exception_ptr failure_;          // guarded by mutex_
-  std::atomic<bool> failed_{false};
-  std::atomic<bool> wait_failed_{false};
+  base::Parking* parked_at_ = nullptr;      // guarded by mutex_, as are the next two
+  std::shared_ptr<Marker> late_marker_;     // of a `synchronize` that gave up, in the queue
+  std::vector<device::SharedFailure> met_;  // failures of channels that `synchronize` may have to throw
+  std::atomic<bool> any_met_{false};
+  std::atomic<bool> failed_{false};  // a verb has met a failure since the last `synchronize`
 };
 
 }  // namespace sluice

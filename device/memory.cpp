@@ -21,6 +21,7 @@
 #include "base/fd.hpp"
 #include "base/fork.hpp"
 #include "base/memory_limit.hpp"
+#include "base/words.hpp"
 #include "device/retire.hpp"
 
 namespace sluice::device {
@@ -136,6 +137,9 @@ class Heap {
  public:
   using Source = std::function<std::shared_ptr<Segment>(std::size_t)>;
   Heap(Source source, std::size_t segment_bytes) : source_(std::move(source)), segment_bytes_(segment_bytes) {}
+  /// Divides what another heap gives, `bytes` at a time, and never gives it back. Of each piece, which is aligned to
+  /// its size, the first line is left free.
+  Heap(Heap& of, std::size_t bytes) : outer_(&of), segment_bytes_(bytes) {}
 
   /// Returns memory whose size is rounded up to the alignment.
   Allocation take(std::size_t bytes, std::size_t alignment) {
@@ -153,18 +157,29 @@ class Heap {
  private:
   using FreeList = std::map<std::size_t, std::size_t>;  // offset -> bytes
   struct Pool {
-    std::shared_ptr<Segment> segment;
+    std::shared_ptr<const Segment> segment;
     FreeList free;
+    Allocation piece = {};  // of the outer heap
   };
+
+  Pool new_pool() {
+    if (outer_ == nullptr) {
+      auto segment = source_(segment_bytes_);
+      segment->shared = true;
+      return {std::move(segment), {{0, segment_bytes_}}};
+    }
+    Allocation piece = outer_->take(segment_bytes_, segment_bytes_);
+    const Extent extent = piece.extent();
+    new (extent.data) base::Parking;  // common to all that is taken of it
+    return {find_segment(extent.segment->id), {{extent.offset() + kLine, segment_bytes_ - kLine}}, std::move(piece)};
+  }
 
   std::pair<Pool*, std::size_t> find_room(std::size_t bytes, std::size_t alignment) {
     const std::lock_guard lock(mutex_);
     for (Pool& pool : pools_) {
       if (const auto offset = take_from(pool.free, bytes, alignment)) return {&pool, *offset};
     }
-    auto segment = source_(segment_bytes_);
-    segment->shared = true;
-    Pool& fresh = pools_.emplace_back(Pool{std::move(segment), {{0, segment_bytes_}}});
+    Pool& fresh = pools_.emplace_back(new_pool());
     return {&fresh, take_from(fresh.free, bytes, alignment).value()};
   }
 
@@ -195,6 +210,7 @@ class Heap {
   const base::Origin origin_;
   std::mutex mutex_;
   Source source_;
+  Heap* outer_ = nullptr;
   std::size_t segment_bytes_;
   std::list<Pool> pools_;
 };
@@ -202,6 +218,7 @@ class Heap {
 /// A child of fork shares the segments of its parent, and would be given the same bytes of them.
 struct Heaps {
   Heap host{[](std::size_t bytes) { return new_segment(bytes, true); }, kSharedBytes};
+  Heap words{host, kWordsBytes};
   std::mutex mutex;
   std::map<std::pair<Driver*, int>, Heap> of_gpus;
 };
@@ -268,6 +285,13 @@ Allocation allocate(std::size_t bytes, bool populate) {
   const std::size_t alignment = bytes >= kPage ? kPage : kLine;
   Allocation piece = g_heaps->host.take(bytes, alignment);
   std::memset(piece.extent().data, 0, round_up(bytes, alignment));
+  return piece;
+}
+
+Allocation allocate_words(std::size_t bytes) {
+  static_assert(sizeof(base::Parking) == kLine);
+  Allocation piece = g_heaps->words.take(bytes, kLine);
+  std::memset(piece.extent().data, 0, bytes);
   return piece;
 }
 

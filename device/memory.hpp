@@ -67,6 +67,12 @@ class Allocation {
 /// return. Any thread. @throws std::bad_alloc, std::system_error
 Allocation allocate(std::size_t bytes, bool populate);
 
+/// Words of peers and their Parking have memory of this size to themselves, at a multiple of it in a segment. Its first
+/// line is a base::Parking, which all in it have in common.
+inline constexpr std::size_t kWordsBytes = 512 * 1024;
+/// Allocates memory for them, like `allocate` with `populate`.
+Allocation allocate_words(std::size_t bytes);
+
 /// Allocates zeroed memory of a GPU, aligned to 256 bytes. @throws GpuError
 Allocation allocate_on(Driver& driver, int device, std::size_t bytes);
 

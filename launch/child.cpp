@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/child.hpp"
 
+#include "base/cores.hpp"
 #include "base/env.hpp"
 
 #include <fcntl.h>
@@ -47,6 +48,10 @@ void add_own_environment(std::vector<std::string>& variables) {
   ::sigprocmask(SIG_SETMASK, &program.blocked, nullptr);
   for (const auto& [variable, fd] : program.descriptors) ::fcntl(fd, F_SETFD, 0);
   if (input >= 0) ::dup2(input, STDIN_FILENO);
+  if (!program.cores.empty() && !base::bind_to(program.cores)) {
+    constexpr std::string_view kUnbound = "sluice-run: cannot bind a rank to its cores\n";
+    [[maybe_unused]] const auto said = ::write(STDERR_FILENO, kUnbound.data(), kUnbound.size());
+  }
   ::execve(program.path.c_str(), program.arguments.data(), environment);
   const int error = errno;
   [[maybe_unused]] const auto written = ::write(error_to, &error, sizeof(error));
@@ -87,7 +92,7 @@ Child::Child(Program program) : name_(program.name) {
   auto [page, report] = new_report();
   struct stat status {};
   if (::fstat(life.get(), &status) != 0) base::throw_not_opened("cannot start a rank");
-  report->launcher = status.st_ino;
+  report->process.launcher = status.st_ino;
   program.descriptors.emplace_back("SLUICE_REPORT_FD", page.get());
   program.descriptors.emplace_back("SLUICE_LAUNCHER_FD", life.get());
   for (const auto& [variable, fd] : program.descriptors)

@@ -25,6 +25,7 @@ class Child {
     std::vector<std::string> environment;  ///< in addition to this process's own
     sigset_t blocked;                      ///< the signals that the child blocks
     bool reads_input = true;               ///< this process's standard input; else /dev/null
+    std::vector<unsigned long> cores{};    ///< mask of the cores to which the child is bound; empty: it is not
     /// Descriptors that the child inherits besides the standard streams, each after the variable that has its number.
     std::vector<std::pair<std::string, int>> descriptors{};
   };
@@ -44,11 +45,13 @@ class Child {
   /// Call once waitpid has returned the child.
   void ended() noexcept { pid_ = -1; }
   /// The report of the child, or of its descendant that is the rank.
-  const ProcessReport& report() const noexcept { return *report_; }
+  const ProcessReport& report() const noexcept { return report_->process; }
+  /// The waits of that process.
+  const base::WaitPage& waits() const noexcept { return report_->waits; }
 
  private:
   std::string name_;
-  std::shared_ptr<ProcessReport> report_;
+  std::shared_ptr<SharedReport> report_;
   base::Fd held_;   // an end of a pipe, which closes when this process ends: ranks behind a wrapper notice that, too
   pid_t pid_ = -1;  // -1 once the child has ended: the number may be another process's
   bool killed_ = false;

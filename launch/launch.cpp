@@ -8,8 +8,12 @@
 #include "launch/child.hpp"
 #include "launch/launch_flags.hpp"
 #include "launch/meeting.hpp"
+#include "launch/observer.hpp"
+#include "launch/shares.hpp"
 #include "launch/signals.hpp"
 #include "launch/start.hpp"
+#include "launch/status.hpp"
+#include "peers/bootstrap.hpp"
 #include "runtime/report.hpp"
 
 #include <sluice/run.hpp>
@@ -22,6 +26,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <optional>
@@ -40,9 +45,10 @@ using std::chrono::milliseconds;
 class Job {
  public:
   /// @param outer  pipe to the sluice-run that started this one; empty: none did
-  Job(Request request, Agreement agreement, base::Fd outer)
-      : request_(std::move(request)), size_(agreement.size), partners_(std::move(agreement.partners)),
-        outer_(std::move(outer)) {
+  Job(Request request, Shares shares, Agreement agreement, base::Fd outer, const base::Env& env)
+      : request_(std::move(request)), shares_(std::move(shares)), size_(agreement.size),
+        partners_(std::move(agreement.partners)), outer_(std::move(outer)),
+        observer_(env.warn, env.log < base::LogLevel::warn) {
     start(agreement);
   }
 
@@ -53,6 +59,7 @@ class Job {
       while (const auto arrived = signals_.next()) arrived->ssi_signo == SIGCHLD ? reap() : pass_on(*arrived);
       for (std::size_t next = 0; next < partners_.size();) hear(partners_[next++]);  // may clear the list
       if (Clock::now() >= kill_ignoring_at_) kill_those_that_ignore();
+      observer_.look();
       if (deadline_ && Clock::now() >= deadline_->at) kill_the_rest(std::exchange(deadline_, {})->why);
       report_end();
     }
@@ -77,8 +84,9 @@ class Job {
     Child::Program program{
         "the process", find_program(request_.command.front()), request_.command, {}, signals_.before()};
     if (request_.threads) {
-      program.environment = {"SLUICE_THREADS=" + std::to_string(size_)};
-      return add(program, 0);
+      program.environment = {"SLUICE_THREADS=" + std::to_string(size_), "SLUICE_JOB=" + agreement.job};
+      add(program, 0);
+      return observer_.add(children_.back(), 0, size_);
     }
     // All listeners are bound before the first rank runs. Each is closed here once its rank has it: connecting to a
     // rank that has ended must fail.
@@ -96,22 +104,29 @@ class Job {
         program.descriptors.emplace_back("SLUICE_HOSTS_FD", agreement.roster.get());
       }
       add(program, rank);
+      observer_.add(children_.back(), rank, 1);
     }
   }
 
   /// By default rank 0 alone reads the standard input: several readers would get a part of it each.
   void add(Child::Program& program, Rank rank) {
     program.reads_input = request_.readers == Readers::all || (request_.readers == Readers::first && rank == 0);
+    if (!shares_.threads.empty()) program.environment.push_back("OMP_NUM_THREADS=" + shares_.threads);
+    if (!shares_.bound.empty()) program.cores = base::mask_of(shares_.bound[children_.size()]);
     children_.emplace_back(program);
     ++running_;
   }
 
   /// Sleeps until a signal, a message of a partner, the end of the outer sluice-run, or the next deadline.
   void wait_for_events() {
-    std::vector<pollfd> sockets = {{outer_.get(), POLLIN, 0}, {signals_.arriving().get(), POLLIN, 0}};
+    std::vector<pollfd> sockets = {
+        {outer_.get(), POLLIN, 0}, {signals_.arriving().get(), POLLIN, 0}, {status_.socket().get(), POLLIN, 0}};
     for (const Partner& partner : partners_) sockets.push_back({partner.wire.socket().get(), POLLIN, 0});
-    const auto next = std::min(kill_ignoring_at_, deadline_ ? deadline_->at : Clock::time_point::max());
-    if (::poll(sockets.data(), sockets.size(), milliseconds_until(next)) <= 0 || sockets.front().revents == 0) return;
+    const auto next =
+        std::min({kill_ignoring_at_, observer_.next(), deadline_ ? deadline_->at : Clock::time_point::max()});
+    if (::poll(sockets.data(), sockets.size(), milliseconds_until(next)) <= 0) return;
+    if (sockets[2].revents != 0) status_.answer([this] { return observer_.status(); });
+    if (sockets.front().revents == 0) return;
     outer_ = base::Fd();
     kill_the_rest("the sluice-run that started this one is gone");
   }
@@ -146,6 +161,7 @@ class Job {
 
   // A rank that catches the signal may have much to save: only --kill-after limits its time.
   void ask_to_end(int signal) {
+    observer_.print();
     end_signal_ = signal;
     kill_ignoring_at_ = Clock::now() + kGrace;
     if (!request_.kill_after || deadline_) return;
@@ -220,6 +236,7 @@ class Job {
 
   // The exit code is that of the rank that failed first. Ranks that lost it may end before it, as a consequence.
   void fail(Failure failure) {
+    if (!failed_) observer_.print();
     if (!failed_ && !request_.keep_going && end_signal_ == 0)
       deadline_ = {Clock::now() + kGrace, "still running 5 s after the failure of " + failure.who};
     if (failed_ && (!failed_->consequence || failure.consequence)) return;
@@ -229,6 +246,7 @@ class Job {
   }
 
   void kill_the_rest(const std::string& why) {
+    if (!killed_) observer_.print();
     std::string names;
     const auto name = [&names](const std::string& one) { names += (names.empty() ? "" : ", ") + one; };
     for (Child& child : children_) {
@@ -313,11 +331,14 @@ class Job {
   }
 
   Request request_;
+  Shares shares_;
   int size_;
   std::vector<Partner> partners_;  // at host 0 all others, else host 0; none once the job has ended
   base::Fd outer_;
   Signals signals_;
   std::deque<Child> children_;
+  Observer observer_;
+  StatusServer status_;
   std::size_t running_ = 0;
   std::optional<Failure> failed_;
   int end_signal_ = 0;  // SIGTERM or SIGINT, once sluice-run has received it; 0: not yet
@@ -337,9 +358,25 @@ void check_descriptors(const Request& request) {
   if (!base::make_room_for_descriptors(needed)) throw std::runtime_error(base::lack_of_descriptors(needed));
 }
 
+Shares share_cores_here(const Request& request) {
+  Shares shares = share_cores(request, base::cores_here(), std::getenv("OMP_NUM_THREADS"));
+  if (!shares.warning.empty()) base::write_line("sluice-run: " + shares.warning);
+  if (!request.verbose) return shares;
+  for (const std::string& note : shares.notes) base::write_line("sluice-run: " + note);
+  return shares;
+}
+
 int launch_request(Request request) {
   if (!request.answer.empty()) {
     base::write_all(STDOUT_FILENO, request.answer, "standard output");
+    return 0;
+  }
+  if (request.status != 0) {
+    base::write_all(STDOUT_FILENO, ask_status(request.status), "standard output");
+    return 0;
+  }
+  if (!request.finish.empty()) {
+    base::trace::finish_timeline(request.finish);
     return 0;
   }
   if (!request.trace.empty()) ::setenv("SLUICE_TRACE", request.trace.c_str(), 1);
@@ -350,9 +387,11 @@ int launch_request(Request request) {
   find_program(request.command.front());  // an error now, before other hosts wait for this one
   check_descriptors(request);
   Agreement agreement = meet(request, env);
+  if (request.threads) agreement.job = new_job();
   const std::string job = agreement.job;
-  const int code = Job(std::move(request), std::move(agreement), std::move(outer)).supervise();
-  if (env.trace.empty() || job.empty()) return code;
+  Shares shares = share_cores_here(request);
+  const int code = Job(std::move(request), std::move(shares), std::move(agreement), std::move(outer), env).supervise();
+  if (env.trace.empty()) return code;
   try {
     base::trace::merge_the_rest(env.trace, job);
     return code;

@@ -18,6 +18,8 @@ namespace {
 constexpr std::string_view kUsage =
     "usage: sluice-run -n N [OPTIONS] [--] PROGRAM [ARGUMENTS]\n"
     "       sluice-run -n N --hosts H --host I --meet HOST:PORT [OPTIONS] [--] PROGRAM [ARGUMENTS]\n"
+    "       sluice-run --status PID\n"
+    "       sluice-run --finish FILE\n"
     "Starts N ranks of PROGRAM on this host. With --hosts the same command is given on each of H hosts, and all their\n"
     "ranks are one job: those of host 0 come first, then those of host 1, and so on.\n"
     "  -n N, -np N       how many ranks, here\n"
@@ -27,7 +29,12 @@ constexpr std::string_view kUsage =
     "option\n"
     "                    the second such signal does that\n"
     "  --stdin WHO       who reads the standard input: first (rank 0; unless given), all or none\n"
+    "  --status PID      print which ranks of the sluice-run with this process number wait for which\n"
     "  --trace FILE      write a timeline of all ranks to this file, as SLUICE_TRACE=FILE does\n"
+    "  --bind WHAT       core: bind each rank to cores of its own; none (unless given): bind no rank\n"
+    "  -v                say how the ranks share the cores\n"
+    "  --finish FILE     add to the timeline what processes that were killed have left; for programs that another\n"
+    "                    launcher has started\n"
     "  --hosts H         the job has ranks on H hosts\n"
     "  --host I          this is host I of them, from 0\n"
     "  --meet HOST:PORT  where host 0 can be reached by the others\n"
@@ -57,6 +64,11 @@ Readers readers(std::string_view text) {
   throw std::invalid_argument("--stdin takes first, all or none, not \"" + std::string(text) + "\"");
 }
 
+bool bound_to_cores(std::string_view text) {
+  if (text == "core" || text == "none") return text == "core";
+  throw std::invalid_argument("--bind takes core or none, not \"" + std::string(text) + "\"");
+}
+
 class Flags {
  public:
   explicit Flags(std::span<char*> arguments) : arguments_(arguments) {}
@@ -70,10 +82,12 @@ class Flags {
       found->second();
       if (attached_) throw std::invalid_argument(flag_ + " takes no value");
     }
-    if (!request_.answer.empty()) return request_;
+    if (!request_.answer.empty() || request_.status != 0 || !request_.finish.empty()) return request_;
     request_.command.assign(arguments_.begin() + static_cast<std::ptrdiff_t>(next_), arguments_.end());
     if (request_.ranks == 0) throw std::invalid_argument("how many ranks? -n N is missing (sluice-run --help)");
     check_hosts();
+    if (request_.bind && request_.threads)
+      throw std::invalid_argument("--bind is for ranks that are processes, not for --threads");
     if (request_.command.empty()) throw std::invalid_argument("which program? (sluice-run --help)");
     return request_;
   }
@@ -131,7 +145,11 @@ class Flags {
       {"--keep-going", [this] { request_.keep_going = true; }},
       {"--kill-after", [this] { request_.kill_after = std::chrono::seconds(number("seconds", 0)); }},
       {"--stdin", [this] { request_.readers = readers(value("first, all or none")); }},
+      {"--status", [this] { request_.status = number("the process number of a sluice-run", 1); }},
       {"--trace", [this] { request_.trace = value("a file"); }},
+      {"--finish", [this] { request_.finish = value("the file of a timeline"); }},
+      {"--bind", [this] { request_.bind = bound_to_cores(value("core or none")); }},
+      {"-v", [this] { request_.verbose = true; }},
       {"--hosts", [this] { request_.hosts = number("the number of hosts", 1); }},
       {"--host", [this] { request_.host = number("the index of this host", 0); }},
       {"--meet", [this] { request_.meet = meeting_point(value("HOST:PORT")); }},

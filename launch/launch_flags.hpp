@@ -26,10 +26,14 @@ struct Request {
   int ranks = 0;  ///< on this host
   bool threads = false;
   bool keep_going = false;
+  int status = 0;           ///< print the waits of the sluice-run that is this process, and start nothing; 0: not given
   std::string_view answer;  ///< to --help or --version, which start nothing; empty: neither was given
   Readers readers = Readers::first;
   std::optional<std::chrono::seconds> kill_after;  ///< from SIGTERM or SIGINT to SIGKILL; nothing: no limit
   std::string trace;                               ///< value for SLUICE_TRACE; empty: unchanged
+  bool bind = false;                               ///< to cores of the affinity mask, each rank to others
+  bool verbose = false;                            ///< tell how ranks share the cores
+  std::string finish;                              ///< timeline to finish, and nothing else; empty: none
   int hosts = 1;
   int host = 0;
   MeetingPoint meet;  ///< if there are several hosts

@@ -17,6 +17,7 @@
 #include <sluice/error.hpp>
 
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <stdexcept>
@@ -36,7 +37,8 @@ Outcome run_place(Place place, const Start& start, InsideRun inside = {}) {
       rank, [&] { return open_context(std::move(place), start.env, start.options); }, start.body, std::move(inside));
 }
 
-Outcome run_places(int ranks, const Start& start) {
+/// @param job  its name; empty: a new one
+Outcome run_places(int ranks, const Start& start, const std::string& job = {}) {
   if (ranks < 1) throw std::invalid_argument("the number of ranks must be 1 or more, not " + std::to_string(ranks));
   std::atomic<Outcome> outcome{Outcome::done};
   const auto run_one = [&](Place place, InsideRun inside) {
@@ -51,7 +53,7 @@ Outcome run_places(int ranks, const Start& start) {
   // If a thread cannot be started, the places without one are closed before the threads are joined: so their peers
   // lose them. In a child of fork that leaves the body, the threads do not run, and must not be joined.
   auto others = base::make_here<std::vector<std::jthread>>();
-  std::vector<Place> places = threads(ranks);
+  std::vector<Place> places = threads(ranks, job);
   std::vector<InsideRun> inside(places.size());  // counts also ranks that have not begun when the first calls `exit`
   for (std::size_t rank = 1; rank < places.size(); ++rank) {
     try {
@@ -69,7 +71,7 @@ Outcome run_places(int ranks, const Start& start) {
 
 Outcome run_start(const Start& start) {
   const base::Env& env = start.env;
-  if (env.threads > 0) return run_places(env.threads, start);
+  if (env.threads > 0) return run_places(env.threads, start, env.job);
   if (env.rank >= 0 || env.size > 0 || env.listen_fd >= 0 || env.hosts_fd >= 0 || env.tcp_fd >= 0 || !env.job.empty()) {
     Place place = launched(env);
     become_rank(place.rank);
@@ -129,8 +131,9 @@ Outcome run_rank(Rank rank, const std::function<Context()>& open, const Body& bo
 
 int guarded(const std::string& name, const std::function<int()>& work) {
   try {
+    const std::uint64_t untold = base::untold_reported();
     const int code = work();
-    return code == 0 && base::trace::lost() ? 1 : code;
+    return code == 0 && (base::trace::lost() || base::untold_reported() != untold) ? 1 : code;
   } catch (const std::invalid_argument& error) {
     base::write_line(name + ": " + error.what());
     return 2;

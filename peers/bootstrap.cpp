@@ -64,13 +64,13 @@ int Place::here_among(int ranks) const noexcept {
   return count;
 }
 
-std::vector<Place> threads(int ranks) {
+std::vector<Place> threads(int ranks, std::string job) {
   constexpr std::size_t kEach = 2;  // the mailbox and the engine of a rank
   const std::size_t needed = kEach * static_cast<std::size_t>(ranks);
   if (!base::make_room_for_descriptors(needed)) {
     throw std::runtime_error(std::to_string(ranks) + " ranks in one process: " + base::lack_of_descriptors(needed));
   }
-  const std::string job = new_job();
+  if (job.empty()) job = new_job();
   std::vector<Place> places;
   for (Mailbox& mailbox : Mailbox::of_threads(ranks)) {
     const auto rank = static_cast<Rank>(places.size());

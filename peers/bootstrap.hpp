@@ -34,8 +34,9 @@ struct [[gnu::visibility("default")]] Place {
   int node_size() const noexcept { return here_among(size); }
 };
 
-/// The places of `ranks` threads of this process. @throws std::runtime_error if the process may not open enough files
-std::vector<Place> threads(int ranks);
+/// The places of `ranks` threads of this process. `job`: the name of the job; empty: a new one. @throws
+/// std::runtime_error if the process may not open enough files
+std::vector<Place> threads(int ranks, std::string job = {});
 
 /// The place that sluice-run gave this process. Takes ownership of the inherited descriptors.
 /// @throws std::invalid_argument if the launcher's variables do not fit together.

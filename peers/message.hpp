@@ -24,8 +24,11 @@ enum class Kind : std::uint8_t {
   let_go,    ///< your end `id` may free its memory: the peer accesses none of it any more
   gone,      ///< its end `id` is destroyed, and its memory cannot be written any more
   failure,   ///< its end `id` has failed, and why
+  abort,     ///< the sender has called Context::abort; why
   path,      ///< a message of the sender's link for the receiver's
-  way        ///< why the peer cannot reach the target of your end `id`, which was undecided; empty: it can
+  way,       ///< why the peer cannot reach the target of your end `id`, which was undecided; empty: it can
+  question,  ///< its end waits for your end `id`, and asks how far that has come
+  answer     ///< to your end `id`: how far its end has come
 };
 
 class Writer {

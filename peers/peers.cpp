@@ -53,6 +53,8 @@ Packet greeting_of(Rank rank, const backends::Transports& transports) {
   return {writer.take(), {}};
 }
 
+Packet abort_of(const std::string& why) { return {Writer(Kind::abort).text(why).take(), {}}; }
+
 void complain(Rank rank, Peer& peer, int error) {
   if (std::exchange(peer.complained, true)) return;
   base::log(base::LogLevel::warn, "rank " + std::to_string(rank) + " cannot reach rank " + std::to_string(peer.rank) +
@@ -72,7 +74,10 @@ void Peers::reach(Peer& peer) {
   if (peer.lost || peer.out) return;
   here(peer) ? connect_here(peer) : call(peer);
   if (!peer.out) return;
-  if (!std::exchange(peer.greeted, true)) peer.unsent.push_front(greeting_of(place_.rank, transports_));
+  if (!std::exchange(peer.greeted, true)) {
+    if (!last_words_.empty()) peer.unsent.push_front(abort_of(last_words_));
+    peer.unsent.push_front(greeting_of(place_.rank, transports_));
+  }
   flush(peer);
 }
 
@@ -143,6 +148,22 @@ void Peers::send(Peer& peer, Packet packet) {
   if (!peer.unsent.empty()) handler_.unsent();
 }
 
+void Peers::say_last_words(const std::string& why) {
+  last_words_ = why;
+  for (auto& [rank, peer] : peers_) {
+    if (peer.greeted) send(peer, abort_of(why));
+  }
+}
+
+bool Peers::owes_last_words() const {
+  if (last_words_.empty()) return false;
+  const auto owes = [](const auto& entry) {
+    const Peer& peer = entry.second;
+    return !peer.lost && peer.wanted && !(peer.greeted && peer.unsent.empty());
+  };
+  return !pending_.empty() || std::ranges::any_of(peers_, owes);
+}
+
 void Peers::flush(Peer& peer) {
   peer.stalled = false;
   while (peer.out && !peer.unsent.empty()) {
@@ -167,6 +188,7 @@ void Peers::handle_closed_out(Peer& peer) {
   if (!peer.out.open()) return call_failed(peer, error);  // no message was sent yet, so none is lost
   // The peer has ended. Its last messages are still to be received: `listen_to` finds the end.
   peer.unsent.clear();
+  if (!peer.in) take_callers();
   if (!peer.in) lose(peer, " has ended");
 }
 
@@ -208,20 +230,20 @@ Clock::time_point Peers::prepare(const Peer& peer, std::vector<pollfd>& sockets)
 bool Peers::serve() {
   lack_ = false;
   for (auto& [rank, peer] : peers_) peer.starved = false;
-  const auto take = [this](Wire& wire, const backends::Blob& packet) { identify(wire, packet); };
-  hear_pending(pending_, take);
+  hear_callers();
   for (auto& [rank, peer] : peers_) hear(peer);
   for (auto& [rank, peer] : peers_) tend(peer);
   flush();
-  accept();  // last: it may find no descriptor free
-  hear_pending(pending_, take);
+  take_callers();  // last: it may find no descriptor free
   return !lack_ && std::ranges::none_of(peers_, [](const auto& entry) { return entry.second.starved; });
 }
 
 void Peers::hear(Peer& peer) {
   if (peer.lost) return;
   if (!peer.in) {
-    if (peer.out && peer.out.open() && peer.out.hung_up()) lose(peer, " has ended");
+    if (!peer.out || !peer.out.open() || !peer.out.hung_up()) return;
+    take_callers();
+    if (!peer.in && !peer.lost) lose(peer, " has ended");
     return;
   }
   const bool over = ended(peer);  // before listening: the last messages of an ended process are received
@@ -247,6 +269,20 @@ void Peers::accept() {
     base::keep_alive(connection, timeout_);
     pending_.push_back({Wire::called(std::move(connection), place_.roster.secret())});
   }
+}
+
+void Peers::hear_callers() {
+  if (std::exchange(hears_callers_, true)) return;
+  const auto done = [](bool* hears) { *hears = false; };
+  const std::unique_ptr<bool, decltype(done)> until_return(&hears_callers_, done);  // or until an exception
+  hear_pending(pending_, [this](Wire& wire, const backends::Blob& packet) { identify(wire, packet); });
+}
+
+/// A peer that ends may have called just before, and said why it ends.
+void Peers::take_callers() {
+  if (hears_callers_) return;
+  accept();
+  hear_callers();
 }
 
 /// Empty if no connection waits, or there is no descriptor for it. Polls first, because without a free descriptor

@@ -40,6 +40,7 @@ struct Peer {
   Clock::time_point next_call;  ///< on another host: when to connect anew
   bool lost = false;
   std::string why_lost;
+  std::string last_words;  ///< why it has aborted; empty: it has not
   std::deque<Packet> unsent;
   std::string backend;  ///< chosen
   std::unique_ptr<backends::Link> link;
@@ -69,6 +70,10 @@ class Peers {
   Peer& at(Rank rank);
   /// Sends, or keeps for later. The first packet is the greeting.
   void send(Peer& peer, Packet packet);
+  /// Tells all peers, also those that connect later, that this rank has aborted.
+  void say_last_words(const std::string& why);
+  /// True if there are last words that a peer has not been sent.
+  bool owes_last_words() const;
   /// Connects to the peer unless this rank is connected.
   void reach(Peer& peer);
 
@@ -97,6 +102,8 @@ class Peers {
   void handle_closed_out(Peer& peer);
   Clock::time_point prepare(const Peer& peer, std::vector<pollfd>& sockets) const;
   void accept();
+  void hear_callers();
+  void take_callers();
   base::Fd accept_one(const base::Fd& listener);
   void hear(Peer& peer);
   void listen_to(Peer& peer);
@@ -112,6 +119,8 @@ class Peers {
   Handler& handler_;
   std::map<Rank, Peer> peers_;
   std::vector<PendingConnection> pending_;
+  std::string last_words_;  // of this rank; empty: none
+  bool hears_callers_ = false;
   bool lack_ = false;  // accepting found no free descriptor since `serve` was called
 };
 

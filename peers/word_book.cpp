@@ -25,8 +25,9 @@ backends::Signal WordBook::take(Standing standing) {
     return {new (memory.data + at) base::Word, reinterpret_cast<base::Parking*>(memory.data), memory};
   }
   const std::size_t words = (kPageBytes - sizeof(base::Parking)) / apart(standing);
-  Page page{device::allocate(kPageBytes, true), standing, std::vector<bool>(words)};
-  new (page.memory.extent().data) base::Parking;
+  Page page{device::allocate_words(kPageBytes), standing, std::vector<bool>(words)};
+  auto* const parking = new (page.memory.extent().data) base::Parking;
+  parking->after_common = static_cast<std::uint32_t>(page.memory.extent().offset() % device::kWordsBytes);
   pages_.push_back(std::move(page));
   return take(standing);
 }

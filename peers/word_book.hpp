@@ -16,7 +16,8 @@ enum class Standing : std::uint8_t { together, alone };
 
 class WordBook {
  public:
-  /// A word of value 0. @throws as device::allocate.
+  /// A word of value 0. Threads that wait for words of several peers sleep in a place that the pages of all books share
+  /// (base::Parking::common). @throws as device::allocate.
   backends::Signal take(Standing standing);
   /// Call once no peer writes the word any more.
   void give_back(const backends::Signal& word);

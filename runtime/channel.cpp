@@ -68,6 +68,17 @@ backends::Key ChannelEnd::land(backends::Link& link, std::vector<backends::Signa
   return std::move(landed.key);
 }
 
+/// A sleeper waits at one place for all words, so this word's waker wakes that one. In memory that a peer maps, both
+/// have to be in one segment; elsewhere the stream that puts has raised this word before the other.
+backends::Key ChannelEnd::land_lengths(backends::Link& link, backends::Signal signal) {
+  if (signal.memory.segment == word_.memory.segment) signal.parking = word_.parking;
+  failure_.poisons(signal);
+  more_words_.push_back(signal);
+  auto [both, key] = LengthsLanding::land(link, std::move(landing_), opening.options.depth, signal);
+  landing_ = std::move(both);
+  return std::move(key);
+}
+
 void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
   remote_id = remote.id;
   if (const std::string why = disagreement(*this, remote); !why.empty()) record(Code::mismatch, why, true);
@@ -76,11 +87,18 @@ void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
     // The memory of a peer's end that was closed before it was announced here may be freed already.
     if (!failed() && !closing.told() && (!remote.final || remote.final->wanted > 0))
       put_ = link.prepare(sends() ? slots : backends::Slots{}, *this, std::move(remote.key));
+    if (put_ != nullptr && remote.lengths) {
+      auto both = std::make_unique<LengthsPut>(*this, std::move(put_), link, std::move(*remote.lengths), remote.depth);
+      lengths_ = both.get();
+      put_ = std::move(both);
+      if (failed()) lengths()->shut();
+    }
   } catch (const std::exception& reason) {
     record(Code::out_of_resources, std::string("the peer's memory cannot be reached: ") + reason.what(), true);
   }
   if (put_ == nullptr) shut_end();
   rung_ = put_ == nullptr ? nullptr : put_->by_bell;
+  if (lengths() != nullptr) lengths()->watch(services_->engine);
   if (rung_ != nullptr) {
     if (sends()) {
       services_->engine.watch(*rung_);
@@ -132,18 +150,42 @@ bool ChannelEnd::landed(std::uint64_t epoch) const noexcept {
   return reached(word_) && connected() && std::all_of(more_words_.begin(), more_words_.end(), reached);
 }
 
-void ChannelEnd::peer_lost(const std::string& what) noexcept {
+void ChannelEnd::peer_lost(Code code, const std::string& what) noexcept {
+  if (lengths() != nullptr) lengths()->shut();
   const bool parted = closing.ours && closing.exposed != Exposed::open;
   closing.lose_peer();
   if (parted) return;
   if (closing.theirs && complete_without(*closing.theirs)) return;
-  record(Code::peer_lost, what, false);
+  record(code, what, false);
 }
 
-void ChannelEnd::record(Code code, const std::string& what, bool tell_peer) noexcept {
-  const Error error = this->error(code, epoch(), what);
-  if (!failure_.record(error)) return;
-  services_->failures.record(error, [this] { set_failed(); });
+void ChannelEnd::leave_destroyed(const std::string& why) noexcept {
+  leaves_because_ = why;
+  const auto failure =
+      std::make_shared<device::Failure>(error(Code::peer_lost, epoch(), why), std::make_shared<Cause>(), true);
+  failure->tell();  // whoever has thrown the exception knows
+  (void)failure->take();
+  record(failure, why, true);
+}
+
+void ChannelEnd::leave_in_front(const std::string& why) noexcept {
+  const auto& cause = services_->failures.exceptions();
+  record(std::make_shared<device::Failure>(error(Code::peer_lost, epoch(), why), cause, true), why, true);
+}
+
+void ChannelEnd::record(Code code, const std::string& what, bool tell_peer, std::shared_ptr<Cause> cause) noexcept {
+  if (failed()) return;
+  if (cause == nullptr) cause = services_->failures.cause_of(code, what, opening);
+  record(std::make_shared<device::Failure>(error(code, epoch(), what), std::move(cause)), what, tell_peer);
+}
+
+void ChannelEnd::record(const SharedFailure& failure, const std::string& what, bool tell_peer) noexcept {
+  if (!failure_.record(failure)) return;
+  if (lengths() != nullptr) lengths()->shut();
+  const Code code = failure->error().code();
+  // The loss of a peer changes nothing for an end that was never used.
+  const bool matters = code != Code::peer_lost || epoch() > 0;
+  services_->failures.record(failure, matters, [this] { set_failed(); });
   hold_kernels();   // before the poison, which wakes waiting kernels
   limit_.store(0);  // after the failure: a caller that meets the limit says why
   failure_.poison();
@@ -154,15 +196,23 @@ void ChannelEnd::record(Code code, const std::string& what, bool tell_peer) noex
 }
 
 void ChannelEnd::fail_for(const HostStream::Impl& stream) noexcept {
-  if (!failed()) fail(Code::aborted, std::string("its host stream had stopped: ") + stream.stopped_by()->what());
+  const HostStream::Impl::Stop& stop = *stream.stopped_by();
+  record(Code::aborted, stop.why, true, stop.failure->cause());
+}
+
+bool ChannelEnd::holds_up(const ChannelEnd& other) const noexcept {
+  return std::any_of(other.streams_.begin(), other.streams_.end(), [this](Stream stream) {
+    if (!device::of_gpu(stream)) return sleeper() == stream.handle() && stream.handle() != nullptr;
+    return !passed() && std::find(streams_.begin(), streams_.end(), stream) != streams_.end();
+  });
 }
 
 void ChannelEnd::refuse(std::uint64_t epoch) const {
   check();
   if (bound_ == kClosed) misuse(epoch, "the channel is closed here");
-  misuse(epoch, (sends() ? "put " : "epoch ") + std::to_string(epoch) + " will never " +
-                    (sends() ? "be credited" : "come") + ": rank " + std::to_string(opening.peer) +
-                    " has closed its end");
+  const std::string by = ": rank " + std::to_string(opening.peer) + " has closed its end";
+  if (sends()) misuse(epoch, "put " + std::to_string(epoch) + " will never be credited" + by);
+  throw error(Code::closed, epoch, "epoch " + std::to_string(epoch) + " will never come" + by);
 }
 
 void ChannelEnd::count_for_plan() {
@@ -228,6 +278,7 @@ bool ChannelEnd::close_within(base::Limit& limit) {
   if (!await_counts(&Epochs::is_decided, limit)) return false;  // closing announces the number of epochs
   if (!services_->registry.close(*this, limit)) return false;
   if (rung_ != nullptr) services_->engine.forget(*rung_);
+  if (lengths() != nullptr) lengths()->forget(services_->engine);
   closed_ = true;
   if (GpuUse* const use = gpu_use()) {  // all enqueued work has completed
     device::remove_user(*this);

@@ -24,6 +24,7 @@
 #include "runtime/epochs.hpp"
 #include "runtime/failure.hpp"
 #include "runtime/gpu_use.hpp"
+#include "runtime/lengths.hpp"
 #include "runtime/services.hpp"
 
 namespace sluice::runtime {
@@ -40,6 +41,7 @@ struct RemoteEnd {
   int depth = 0;
   std::string contents;
   backends::Key key;
+  std::optional<backends::Key> lengths;                 ///< a receiver that wants them
   std::optional<Final> final;                           ///< closed already
   std::optional<std::pair<Code, std::string>> failure;  ///< failed already
 };
@@ -61,6 +63,8 @@ class ChannelEnd : public EndInfo,
   /// Called once the link to the peer is ready. Prepares where the peer's puts land, and returns the key to announce.
   /// `more`: the signals of rails beyond the first.
   backends::Key land(backends::Link& link, std::vector<backends::Signal> more);
+  /// After `land`, for a receiver with ChannelOptions::lengths. Returns the key to announce with the other.
+  backends::Key land_lengths(backends::Link& link, backends::Signal signal);
   /// The slots that the peer's puts land in; none: they only raise a word.
   backends::Slots target() const { return sends() ? backends::Slots{} : slots; }
   /// Connects with the peer's end. From here on the verbs work, unless the landing is undecided.
@@ -69,13 +73,20 @@ class ChannelEnd : public EndInfo,
   void decide(const std::string& obstacle);
 
   // For the registry, with its mutex: failing.
-  void peer_lost(const std::string& what) noexcept;
+  void peer_lost(Code code, const std::string& what) noexcept;
   void peer_failed(Code code, const std::string& what) noexcept { record(code, what, false); }
   /// This rank ends with the channel open: the peer loses it.
   void leave(const std::string& why) noexcept { record(Code::peer_lost, why, true); }
+  /// An exception destroys this end, or one whose work this end holds up. The peer loses it, and a host stream that
+  /// meets the failure stops: what stands behind is for bytes that never came.
+  void leave_destroyed(const std::string& why) noexcept;
+  void leave_in_front(const std::string& why) noexcept;
+  /// Not empty: `leave_destroyed` was called.
+  const std::string& leaves_because() const noexcept { return leaves_because_; }
   void poison_again() const noexcept { failure_.poison(); }
   void forget_refused_rings() noexcept {
-    if (gpu_use() != nullptr && rung_ != nullptr) gpu_use()->forget_refused_rings(*rung_);
+    if (gpu_use() == nullptr || rung_ == nullptr) return;
+    if (gpu_use()->forget_refused_rings(*rung_) && lengths() != nullptr) lengths()->forget_refused_rings();
   }
   /// A GPU's stream cannot time out, so the engine checks its waits now and then.
   void check_streams(base::Clock::time_point now) noexcept;
@@ -112,11 +123,18 @@ class ChannelEnd : public EndInfo,
 
   // Any thread.
   void fail(Code code, const std::string& what) noexcept override { record(code, what, true); }
-  base::Clock::duration waited(const device::Wait& wait, base::Clock::duration so_far, Timeout limit) noexcept override;
+  base::Clock::duration waited(const device::Wait& wait, base::Clock::duration so_far, Timeout limit,
+                               base::WaitNote& note) noexcept override;
   /// Always true while kernels drive it: the host does not know which of them are still to begin.
   bool may_be_parked() const noexcept override { return gpus() != nullptr && (counted() || !passed()); }
   /// Kernels count its epochs.
   bool counted() const noexcept { return epochs_.counted_by_kernels(); }
+  /// How far this end has come, for the peer that waits for it.
+  virtual base::EndCounts counts() const noexcept = 0;
+  /// Notes a wait of this end for sluice-run, and asks the peer for its counts.
+  void note_wait(base::WaitNote& note, const char* verb, std::uint64_t epoch) const noexcept;
+  /// Notes that closing waits.
+  void note_closing(base::WaitNote& note) const noexcept;
   /// The driver of the GPU whose streams it is used on; null: no GPU's.
   device::Driver* gpus() const noexcept { return gpu_use() == nullptr ? nullptr : &gpu_use()->driver(); }
 
@@ -133,13 +151,34 @@ class ChannelEnd : public EndInfo,
   void close(std::optional<Timeout> timeout);
   bool close_within(base::Limit& limit);
   bool closed() const noexcept { return closed_; }
-  std::optional<Error> failure() const { return failure_.get(); }
+  SharedFailure failure() const { return failure_.get(); }
+  /// True for an end that keeps work of `other` from running, on a stream that both are used on: a host stream sleeps
+  /// in its wait, or a GPU's stream has work of it. With the registry's mutex.
+  bool holds_up(const ChannelEnd& other) const noexcept;
+  /// Its user has closed it, or begun to.
+  bool closed_here() const noexcept { return bound_ == kClosed; }
   /// Host forms are for channels that are open and not in a committed plan.
   void check_free() {
     if (bound_ <= kPlanned) refuse_bound();
   }
   std::string describe() const;
   virtual std::string state() const = 0;
+  /// When a wait for an epoch warns next that it still waits, and its row in the table of waits.
+  struct Warning {
+    std::uint64_t epoch = 0;
+    base::Clock::time_point at{};
+    const char* verb = "";
+    base::WaitNote note{};
+  };
+  /// @param verb  of the table of waits
+  Warning new_warning(std::uint64_t epoch, const char* verb) const noexcept {
+    return {epoch, next_warning(), verb, base::WaitNote(base::Clock::now())};
+  }
+  /// Notes the wait, and warns, if the time has come.
+  void look_at(Warning& warning) const;
+  base::Clock::time_point next_look(const Warning& warning) const noexcept {
+    return std::min(warning.at, warning.note.next(noted_after()));
+  }
   /// Blocks the host until every put, or credit, has completed. Returns the last epoch that has.
   virtual std::uint64_t complete(base::Limit& limit);
   const Services& services() const noexcept { return *services_; }
@@ -163,6 +202,8 @@ class ChannelEnd : public EndInfo,
   void count_for_plan();
   /// The put of this end, if a bell fires it.
   backends::RungPut* rung() const noexcept { return rung_; }
+  /// The put of this end, if its length goes with it; else null.
+  LengthsPut* lengths() const noexcept { return lengths_.load(std::memory_order_acquire); }
 
   // On the lane, for verbs and plans.
   /// Fails this end if the verb runs on a host stream that has stopped: the verb then moves nothing and waits for
@@ -171,14 +212,16 @@ class ChannelEnd : public EndInfo,
     if (lane.host != nullptr && lane.host->stopped_by() != nullptr) [[unlikely]]
       fail_for(*lane.host);
   }
-  /// Reports a failure of this end to the host stream that waited. Call it before the verb counts as completed: closing
+  /// Reports a failure of this end to the host stream of the verb. Call it before the verb counts as completed: closing
   /// may destroy this end right after that.
-  void report_failure(device::Lane lane) const noexcept {
+  /// @param waits  the verb is one that waits
+  void report_failure(device::Lane lane, bool waits = true) const noexcept {
     if (lane.host != nullptr && failed()) [[unlikely]]
-      lane.host->wait_failed(*failure_.get());
+      lane.host->met(failure_.get(), waits);
   }
-  void await_connected(device::Lane lane) noexcept {
-    if (connected_word_.value.load(std::memory_order_acquire) == 0) await_connected_slowly(lane);
+  /// `epoch`: of the verb that cannot begin before.
+  void await_connected(device::Lane lane, std::uint64_t epoch) noexcept {
+    if (connected_word_.value.load(std::memory_order_acquire) == 0) await_connected_slowly(lane, epoch);
   }
   /// Fires the put or the credit of `epoch`, once connected. Without a peer it completes at once.
   void enqueue(device::Lane lane, std::uint64_t epoch, backends::Range part) {
@@ -210,6 +253,8 @@ class ChannelEnd : public EndInfo,
 
   /// The epoch whose word some enqueued work may be waiting for; 0: none.
   virtual std::uint64_t waits_for() const noexcept = 0;
+  /// What a wait for `epoch` lacks while the end is connected, and of which epoch.
+  virtual std::pair<base::Lack, std::uint64_t> lacks(std::uint64_t epoch) const noexcept = 0;
   /// Gives the driver all of this end that its streams will use, once connected.
   virtual void reach_own(device::Driver& driver) = 0;
 
@@ -242,7 +287,7 @@ class ChannelEnd : public EndInfo,
   }
   /// Checks that the stream is of the kind that this channel is used with, in this process.
   void bind(Stream stream) {
-    if (bound_ != here_with(stream) || !device::usable(stream) || device::of_gpu(stream)) [[unlikely]]
+    if (bound_ != here_with(stream) || bound_to_ != stream.handle()) [[unlikely]]
       bind_slowly(stream);
   }
   /// Like device::in_order. Work that a GPU's driver refuses fails the channel; `refused` then makes sure that nothing
@@ -297,17 +342,16 @@ class ChannelEnd : public EndInfo,
     return base::Limit(timeout.value_or(services_->limits.wait));
   }
   bool await_landed(std::uint64_t last, base::Limit& limit) const;
+  void record(const SharedFailure& failure, const std::string& what, bool tell_peer) noexcept;
   [[noreturn, gnu::cold]] void not_drained() const;
+  /// `cause`: null: it is found by the code and the text.
+  void record(Code code, const std::string& what, bool tell_peer, std::shared_ptr<Cause> cause = nullptr) noexcept;
 
-  /// When a wait for an epoch warns next that it still waits.
-  struct Warning {
-    std::uint64_t epoch = 0;
-    base::Clock::time_point at{};
-  };
   /// Blocks the host until `ready()`, up to `limit`, and warns now and then that it still waits.
+  /// @param verb  of the table of waits
   template <class Ready>
-  bool await_in_host(base::Parking& parking, Ready ready, base::Limit& limit) const {
-    Warning warning{epoch(), next_warning()};
+  bool await_in_host(base::Parking& parking, Ready ready, base::Limit& limit, const char* verb) const {
+    Warning warning = new_warning(epoch(), verb);
     return await_in_host(parking, ready, limit, warning);
   }
   /// `warning` outlives the call: for a caller that waits for one epoch in several calls.
@@ -316,8 +360,8 @@ class ChannelEnd : public EndInfo,
     const base::trace::Span slice("host waits", traced, epoch());
     // At first takes the engine's turns, as a waiting stream does.
     if (helper() != nullptr && device::help_until(*helper(), ready, limit.next())) return true;
-    while (!base::wait_until(parking, ready, std::min(limit.next(), warning.at))) {
-      if (base::Clock::now() >= warning.at) warn(warning);
+    while (!base::wait_until(parking, ready, std::min(limit.next(), next_look(warning)))) {
+      look_at(warning);
       if (limit.over()) return look(ready);  // it may have arrived while the process stood still
     }
     return true;
@@ -329,7 +373,8 @@ class ChannelEnd : public EndInfo,
     if (helper() != nullptr) helper()->look();
     return helper() != nullptr && ready();
   }
-  base::Clock::time_point next_warning() const noexcept;
+  /// How long a wait has lasted when it is noted first.
+  base::Clock::duration noted_after() const noexcept;
 
   /// Throws why a call is refused whose epoch is beyond the limit.
   [[noreturn, gnu::cold]] void refuse(std::uint64_t epoch) const;
@@ -342,7 +387,8 @@ class ChannelEnd : public EndInfo,
   std::atomic<std::uint64_t> peer_depth_{0};  // 0: not connected yet
 
   std::unique_ptr<backends::Put> put_;
-  backends::RungPut* rung_ = nullptr;  // `put_`, if it is one; set before `connected`
+  backends::RungPut* rung_ = nullptr;          // `put_`, if it is one; set before `connected`
+  std::atomic<LengthsPut*> lengths_{nullptr};  // the same
   std::unique_ptr<backends::Landing> landing_;
   device::Helper* helper_ = nullptr;          // set before `connected`
   backends::Signal word_;                     // the one that the peer raises
@@ -351,7 +397,7 @@ class ChannelEnd : public EndInfo,
   // Raised in the engine's turns to a sender's completed puts, or to the epochs that are in a receiver's slots: GPU
   // streams cannot wait for the word itself, which failures must not poison, or which rises too early. Null: not used.
   std::atomic<base::Progress*> visible_{nullptr};
-  Failure failure_;
+  EndFailure failure_;
 
  private:
   /// The value of `bound_` in a channel that this process uses with streams of this kind. So one comparison finds
@@ -366,10 +412,12 @@ class ChannelEnd : public EndInfo,
   void begin_working();
   /// Called if the peer has died after it had closed. Returns whether all of its writes have arrived.
   bool complete_without(const Final& final);
-  [[gnu::cold]] void await_connected_slowly(device::Lane lane) noexcept;
-  void record(Code code, const std::string& what, bool tell_peer) noexcept;
+  [[gnu::cold]] void await_connected_slowly(device::Lane lane, std::uint64_t epoch) noexcept;
+  void remember(Stream stream);
   [[gnu::cold]] void fail_for(const HostStream::Impl& stream) noexcept;
+  base::Clock::time_point next_warning() const noexcept;
   void warn(Warning& warning) const;
+  base::WaitRecord record_of_wait(const char* verb) const noexcept;
   device::Helper* helper() const noexcept { return connected() ? helper_ : nullptr; }
   void check_gpu(base::Clock::time_point now) noexcept;
   void hold_kernels() noexcept { put_epochs().hold_kernels(failed()); }
@@ -383,17 +431,22 @@ class ChannelEnd : public EndInfo,
   static constexpr int kKernels = -3;  // kernels drive it
   static constexpr int kClosed = -4;   // closed here
   std::int64_t bound_ = kUnbound;
-  bool planned_ = false;  // in a plan, committed or not
+  // The handle of the last stream, if it is no GPU's: of those the driver tells at each use what they do.
+  const void* bound_to_ = nullptr;
+  std::string leaves_because_;   // empty: it closes as any end does
+  std::vector<Stream> streams_;  // that it was used on; written by its thread, with the registry's mutex
+  bool planned_ = false;         // in a plan, committed or not
   base::Word connected_word_;
   bool undecided_ = false;  // the landing is; the peer will send how it reaches the target
   bool closed_ = false;
   bool polled_ = false;  // by the engine
 
   std::unique_ptr<GpuUse> gpu_owner_;
-  std::atomic<GpuUse*> gpu_{nullptr};        // `gpu_owner_`, once the driver was given everything
-  const std::uint64_t* fault_ = nullptr;     // raised by kernels
-  std::uint64_t seen_epoch_ = 0;             // the epoch that the last check saw a GPU's stream wait for
-  base::Lasted seen_for_;                    // how long checks have seen it
+  std::atomic<GpuUse*> gpu_{nullptr};     // `gpu_owner_`, once the driver was given everything
+  const std::uint64_t* fault_ = nullptr;  // raised by kernels
+  std::uint64_t seen_epoch_ = 0;          // the epoch that the last check saw a GPU's stream wait for
+  base::Lasted seen_for_;                 // how long checks have seen it
+  base::WaitNote seen_note_;
   base::Clock::duration::rep warnings_ = 0;  // of the wait under way
 };
 

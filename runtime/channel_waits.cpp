@@ -1,16 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
 // The common part of both ends of a channel: the streams that they are used on, and waits.
 #include <algorithm>
+#include <numeric>
+#include <string_view>
+#include <tuple>
 
+#include "base/fork.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
+#include "base/wait_graph.hpp"
 #include "runtime/channel.hpp"
 #include "runtime/engine.hpp"
 #include "runtime/registry.hpp"
+#include "runtime/report.hpp"
 
 namespace sluice::runtime {
 
 using base::Clock;
+
+namespace {
+
+/// The word of the table of waits for a wait that the timeline calls `what`.
+const char* verb_of(const char* what, bool sends) noexcept {
+  if (what != nullptr && what == std::string_view("wait for source")) return "acquires";
+  return sends ? "puts" : "waits";
+}
+
+/// Who owes what the end waits for, to follow other text; empty: the wait is not noted.
+std::string owed_here(const ChannelEnd* end) {
+  for (const base::WaitRecord& wait : base::waits_here()) {
+    if (wait.end == end) return "; " + base::who_owes(wait);
+  }
+  return {};
+}
+
+/// One table for all ranks of this process.
+void tell_of_waits(Clock::duration every) {
+  static base::OnePerProcess<base::Guarded<Clock::time_point>> next;
+  const auto now = Clock::now();
+  const std::lock_guard lock(next->mutex);
+  if (now < next->value) return;
+  std::vector<int> ranks(static_cast<std::size_t>(std::max(0, report().ranks.load())));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  const std::string table = base::wait_table(base::waits_here(), ranks, now, every / 2);
+  if (table.empty()) return;
+  next->value = now + every;
+  base::log(base::LogLevel::warn, table);
+}
+
+}  // namespace
 
 void ChannelEnd::check_bindable(Stream stream) {
   if (bound_ == here_with(stream) && device::usable(stream)) return;
@@ -35,7 +73,16 @@ void ChannelEnd::bind_slowly(Stream stream) {
   check_bindable(stream);
   if (stream.kind() == Stream::Kind::program_order) wait_connected({});
   if (device::of_gpu(stream)) bind_to_gpu(stream);
+  remember(stream);
   bound_ = here_with(stream);
+  bound_to_ = device::of_gpu(stream) ? this : stream.handle();
+}
+
+void ChannelEnd::remember(Stream stream) {
+  if (stream.kind() == Stream::Kind::program_order) return;
+  if (std::find(streams_.begin(), streams_.end(), stream) != streams_.end()) return;
+  const auto locked = lock_registry();
+  streams_.push_back(stream);
 }
 
 /// Everything is mapped now, because nothing can be mapped behind a parked stream.
@@ -96,6 +143,7 @@ void ChannelEnd::reach_from(device::Driver& driver, int gpu) {
   } else if (put_ != nullptr && !closing.told()) {  // else the peer may have freed its memory, and nothing is put
     put_->reach_from(driver);
   }
+  if (lengths() != nullptr && !closing.told()) lengths()->reach(services_->engine, driver);
   gpu_owner_ = std::move(use);
   gpu_.store(gpu_owner_.get(), std::memory_order_release);
   services_->registry.watch_stream(*this);
@@ -140,19 +188,19 @@ void ChannelEnd::let_kernels_count(kernel::Count& epochs, kernel::Count& fired, 
 bool ChannelEnd::await_counts(bool (Epochs::*known)() const noexcept, base::Limit& limit) const {
   if (!counted()) return true;
   const auto ready = [&] { return ((epochs_.*known)() && (releases_.*known)()) || failed(); };
-  return await_in_host(done_parking, ready, limit);
+  return await_in_host(done_parking, ready, limit, "awaits kernels");
 }
 
 bool ChannelEnd::await_done(std::uint64_t last, base::Limit& limit) const {
   const auto ready = [&] { return base::reached(done, last) || failed(); };
-  return await_in_host(done_parking, ready, limit);
+  return await_in_host(done_parking, ready, limit, "drains");
 }
 
 /// An end that is shut counts as landed: the peer has closed, or this end has failed.
 bool ChannelEnd::await_landed(std::uint64_t last, base::Limit& limit) const {
   if (!connected() || put_ == nullptr) return true;
   const auto ready = [&] { return shut() || put_->landed(last); };
-  return look(ready) || await_in_host(done_parking, ready, limit);
+  return look(ready) || await_in_host(done_parking, ready, limit, "drains");
 }
 
 void ChannelEnd::await_room(device::Lane lane, std::uint64_t last_done) {
@@ -175,7 +223,8 @@ void ChannelEnd::not_drained() const {
   throw error(Code::timeout, epoch(), "not drained; " + state());
 }
 
-Clock::duration ChannelEnd::waited(const device::Wait& wait, Clock::duration so_far, Timeout limit) noexcept {
+Clock::duration ChannelEnd::waited(const device::Wait& wait, Clock::duration so_far, Timeout limit,
+                                   base::WaitNote& note) noexcept {
   const Limits& limits = services_->limits;
   limit = std::min(limit, limits.wait);
   if (so_far >= limit) {
@@ -187,11 +236,17 @@ Clock::duration ChannelEnd::waited(const device::Wait& wait, Clock::duration so_
          "waited " + base::duration_text(so_far) + " for epoch " + std::to_string(wait.epoch) + "; " + text);
     return Clock::duration::zero();
   }
-  const auto ask = std::min<Clock::duration>(limit - so_far, base::step_of(limit));
+  const Clock::duration first = noted_after();
+  if (so_far >= first && note.due(Clock::now(), first)) note_wait(note, verb_of(wait.what, sends()), wait.epoch);
+  constexpr Clock::duration kRarest = std::chrono::seconds(5);
+  const auto ask =
+      std::min({Clock::duration(limit - so_far), base::step_of(limit), std::clamp(so_far, first, kRarest)});
   if (limits.warn <= Timeout::zero()) return ask;
   const auto warnings = so_far / limits.warn;
-  Warning warning{wait.epoch};
-  if (warnings > warnings_) warn(warning);
+  if (warnings > warnings_) {
+    Warning warning{wait.epoch};
+    warn(warning);
+  }
   warnings_ = warnings;
   return std::min<Clock::duration>(ask, (warnings + 1) * limits.warn - so_far);
 }
@@ -201,13 +256,59 @@ Clock::time_point ChannelEnd::next_warning() const noexcept {
   return every > Timeout::zero() ? base::deadline_after(every) : Clock::time_point::max();
 }
 
-void ChannelEnd::warn(Warning& warning) const {
-  base::log(base::LogLevel::warn, error(Code::timeout, warning.epoch, "still waiting; " + state()).what());
-  warning.at = next_warning();
+Clock::duration ChannelEnd::noted_after() const noexcept {
+  constexpr Clock::duration kSoonest = std::chrono::milliseconds(1);
+  const Timeout warn = services_->limits.warn;
+  return warn > Timeout::zero() ? std::clamp<Clock::duration>(warn / 4, kSoonest, base::kNotedAfter)
+                                : base::kNotedAfter;
 }
 
-void ChannelEnd::await_connected_slowly(device::Lane lane) noexcept {
-  device::wait_slowly(lane, {&connected_word_, 1, &done_parking, epoch(), "wait for the peer"}, *this, nullptr);
+void ChannelEnd::look_at(Warning& warning) const {
+  const auto now = Clock::now();
+  if (warning.note.due(now, noted_after())) note_wait(warning.note, warning.verb, warning.epoch);
+  if (now >= warning.at) warn(warning);
+}
+
+/// Where a table of all ranks is printed, which is by sluice-run or by a process with several ranks, the log has the
+/// line of each wait from level info on.
+void ChannelEnd::warn(Warning& warning) const {
+  warning.at = next_warning();
+  const bool in_table = base::waits_are_shared() || report().ranks > 1;
+  const auto level = in_table ? base::LogLevel::info : base::LogLevel::warn;
+  if (base::enabled(level))
+    base::log(level, error(Code::timeout, warning.epoch, "still waiting; " + state()).what() + owed_here(this));
+  if (in_table && !base::waits_are_shared()) tell_of_waits(services_->limits.warn);
+}
+
+base::WaitRecord ChannelEnd::record_of_wait(const char* verb) const noexcept {
+  base::WaitRecord record;
+  record.rank = services_->rank;
+  record.peer = opening.key.world_peer;
+  record.tag = opening.key.tag;
+  record.sends = sends();
+  record.end = this;
+  record.verb = verb;
+  record.name = opening.name;
+  return record;
+}
+
+void ChannelEnd::note_wait(base::WaitNote& note, const char* verb, std::uint64_t epoch) const noexcept {
+  base::WaitRecord record = record_of_wait(verb);
+  record.lack = base::Lack::opening;
+  if (connected()) std::tie(record.lack, record.epoch) = lacks(epoch);
+  note.write(record);
+  services_->registry.ask(id);
+}
+
+void ChannelEnd::note_closing(base::WaitNote& note) const noexcept {
+  if (!passed()) return note_wait(note, "closes", epoch());
+  base::WaitRecord record = record_of_wait("closes");
+  record.lack = base::Lack::letting_go;
+  note.write(record);
+}
+
+void ChannelEnd::await_connected_slowly(device::Lane lane, std::uint64_t epoch) noexcept {
+  device::wait_slowly(lane, {&connected_word_, 1, &done_parking, epoch, "wait for the peer"}, *this, nullptr);
 }
 
 void ChannelEnd::wait_connected(std::optional<Timeout> timeout) {
@@ -218,7 +319,7 @@ void ChannelEnd::wait_connected(std::optional<Timeout> timeout) {
 
 void ChannelEnd::wait_connected(base::Limit& limit, Timeout stated) {
   const auto ready = [&] { return base::reached(connected_word_, 1) || failed(); };
-  const bool in_time = await_in_host(done_parking, ready, limit);
+  const bool in_time = await_in_host(done_parking, ready, limit, "connects");
   check();
   if (!in_time) {
     throw error(Code::timeout, 0,
@@ -231,6 +332,7 @@ void ChannelEnd::check_gpu(Clock::time_point now) noexcept {
   GpuUse* const use = gpu_use();
   if (use == nullptr || use->lost() || passed() || !use->look_for_loss(now)) return;
   fail(Code::transport, device::kLost);
+  if (lengths() != nullptr) lengths()->give_up();
   use->lose();
 }
 
@@ -239,10 +341,13 @@ void ChannelEnd::check_streams(Clock::time_point now) noexcept {
   if (fault_ != nullptr && kernel::load_acquire(*fault_) != 0)
     fail(Code::misuse, "kernels have come to another slot than the one they were captured or written for");
   const std::uint64_t epoch = failed() ? 0 : waits_for();
-  if (std::exchange(seen_epoch_, epoch) != epoch) seen_for_ = {};
+  if (std::exchange(seen_epoch_, epoch) != epoch) {
+    seen_for_ = {};
+    seen_note_ = base::WaitNote(now, "a GPU's stream");
+  }
   if (epoch == 0) return;
   seen_for_.look(services_->check_every);
-  waited({.epoch = epoch}, seen_for_.so_far(), kForever);
+  waited({.epoch = epoch}, seen_for_.so_far(), kForever, seen_note_);
 }
 
 }  // namespace sluice::runtime

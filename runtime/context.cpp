@@ -8,6 +8,7 @@
 #include <new>
 
 #include "base/fork.hpp"
+#include "base/limit.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "base/trace.hpp"
@@ -44,8 +45,32 @@ std::shared_ptr<detail::Block> new_block(const std::shared_ptr<World>& world, Ra
   return block;
 }
 
-void synchronize_gpu(Stream stream, Rank rank) {
+/// The stream raises a word when it comes there: drivers know no limits.
+bool passes_in_time(Stream stream, Timeout timeout) {
+  const auto passed = std::make_shared<base::Word>();
+  auto reaches = std::make_unique<std::shared_ptr<base::Word>>(passed);
+  const auto raise = [](void* word) {
+    const std::unique_ptr<std::shared_ptr<base::Word>> owned(static_cast<std::shared_ptr<base::Word>*>(word));
+    (*owned)->value.store(1, std::memory_order_release);
+  };
+  device::GpuCall call(stream);
+  call.call(raise, reaches.get());
+  static_cast<void>(reaches.release());
+  call.issue();
+  base::Parking nobody_wakes;
+  nobody_wakes.silence();
+  base::Limit limit(timeout);
+  while (!base::wait_until(
+      nobody_wakes, [&] { return base::reached(*passed, 1); }, limit.next())) {
+    if (limit.over()) return false;
+  }
+  return true;
+}
+
+void synchronize_gpu(Stream stream, Rank rank, Timeout timeout) {
   try {
+    if (timeout != kForever && !passes_in_time(stream, timeout))
+      throw Error(Code::timeout, rank, -1, 0, 0, "the GPU's stream has not passed what it was given before");
     device::driver(stream.kind())->synchronize(stream.handle());
   } catch (const device::GpuError& reason) {
     throw Error(Code::transport, rank, -1, 0, 0, reason.what());
@@ -261,16 +286,11 @@ Context Context::sub(std::span<const Rank> ranks) {
   return Context(std::move(sub));
 }
 
-void Context::synchronize(Stream stream) {
+void Context::synchronize(Stream stream, Timeout timeout) {
   device::check_supported(stream, in().rank);
-  std::optional<Error> stopped_by;
-  if (stream.kind() == Stream::Kind::host) {
-    if (stream.handle() == nullptr) detail::throw_empty();
-    stopped_by = static_cast<HostStream::Impl*>(stream.handle())->synchronize();
-  }
-  if (device::of_gpu(stream)) synchronize_gpu(stream, in().rank);
+  if (stream.kind() == Stream::Kind::host) static_cast<HostStream::Impl*>(stream.handle())->synchronize(timeout);
+  if (device::of_gpu(stream)) synchronize_gpu(stream, in().rank, timeout);
   check();
-  if (stopped_by) throw Error(*stopped_by);  // `check` has thrown that failure before
 }
 
 Timeout Context::timeout() const { return in().world->services()->limits.wait; }
@@ -289,7 +309,7 @@ Context open_context(Place place, const base::Env& env, const Options& options) 
 void end_context(Context& context, bool failed) noexcept {
   World& world = ContextAccess::world(context);
   if (failed) base::log(base::LogLevel::info, "rank " + std::to_string(context.rank()) + " ends with a failure");
-  world.end();
+  world.end(failed);
 }
 
 }  // namespace runtime

@@ -3,9 +3,23 @@
 
 #include <cstddef>
 #include <iterator>
+#include <string_view>
+#include <utility>
 
 namespace sluice {
 namespace {
+
+/// Splits the line of an Error that another one reports, into what it tells and where it was: the line of the other
+/// names both places in one bracket. Where there is none, the second part is empty.
+std::pair<std::string_view, std::string_view> split(std::string_view what) {
+  constexpr std::string_view kOpen = " (rank ";
+  const std::size_t open = what.rfind(kOpen);
+  if (open == std::string_view::npos || what.find(')', open) != what.size() - 1) return {what, {}};
+  const std::string_view where = what.substr(open + 2, what.size() - open - 3);
+  constexpr std::string_view kCause = "; cause: ";
+  const std::size_t cause = where.find(kCause);
+  return {what.substr(0, open), cause == std::string_view::npos ? where : where.substr(cause + kCause.size())};
+}
 
 std::string line(Code code, Rank rank, Rank peer, Tag tag, std::uint64_t epoch, const std::string& what) {
   std::string text = std::string(name(code)) + ": " + what;
@@ -14,15 +28,18 @@ std::string line(Code code, Rank rank, Rank peer, Tag tag, std::uint64_t epoch, 
   if (rank >= 0) add("rank " + std::to_string(rank));
   if (peer >= 0) add("peer " + std::to_string(peer) + ", tag " + std::to_string(tag));
   if (epoch > 0) add("epoch " + std::to_string(epoch));
-  return where.empty() ? text : text + " (" + where + ")";
+  const auto [told, cause] = split(what);
+  if (where.empty() || cause.empty()) return text + (where.empty() ? "" : " (" + where + ")");
+  return std::string(name(code)) + ": " + std::string(told) + " (" + where +
+         (cause == where ? "" : "; cause: " + std::string(cause)) + ")";
 }
 
 }  // namespace
 
 const char* name(Code code) noexcept {
   constexpr const char* kNames[] = {"bad_argument", "mismatch",    "misuse",           "timeout", "peer_lost",
-                                    "transport",    "unsupported", "out_of_resources", "aborted"};
-  static_assert(std::size(kNames) == static_cast<std::size_t>(Code::aborted) + 1);
+                                    "transport",    "unsupported", "out_of_resources", "aborted", "closed"};
+  static_assert(std::size(kNames) == static_cast<std::size_t>(Code::closed) + 1);
   const auto index = static_cast<std::size_t>(code);
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }

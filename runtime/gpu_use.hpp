@@ -49,8 +49,11 @@ class GpuUse {
   /// The epochs up to `last` have completed, or never will.
   bool fired(std::uint64_t last, const base::Word& done) const noexcept;
   /// Once the stream has completed what its driver took, the engine does not wait for the rings that it refused.
-  void forget_refused_rings(backends::RungPut& rung) const noexcept {
-    if (ring_refused_ && marks_passed()) rung.forget_refused_rings();
+  /// Returns whether that is so.
+  bool forget_refused_rings(backends::RungPut& rung) const noexcept {
+    if (!ring_refused_ || !marks_passed()) return false;
+    rung.forget_refused_rings();
+    return true;
   }
 
   /// The GPU's context has failed: it runs nothing any more.

@@ -42,7 +42,7 @@ void abandon(std::shared_ptr<ChannelEnd> end) noexcept {
   std::optional<Timeout> limit;
   if (std::uncaught_exceptions() > 0) {
     // This rank ends with the channel open: the peer loses it, and gets a moment to release the memory.
-    end->leave("rank " + std::to_string(end->opening.rank) + " left with an exception");
+    end->leave_destroyed("rank " + std::to_string(end->opening.rank) + " left with an exception");
     limit = time_to_leave(end->services().limits.connect);
   }
   try {

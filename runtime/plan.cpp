@@ -22,7 +22,7 @@ Bells fuse(runtime::Engine& engine, const std::vector<Row>& rows, std::uint64_t 
   std::map<const void*, std::shared_ptr<backends::Doorbell>> bells;
   for (const Row& row : rows) {
     RungPut* const put = row.core->rung();
-    if (put == nullptr) continue;
+    if (put == nullptr || row.core->lengths() != nullptr) continue;
     auto& bell = bells[put->bell_kind()];
     if (bell == nullptr) bell = put->new_bell();
     engine.move(*put, bell, row.*first);

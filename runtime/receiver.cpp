@@ -18,7 +18,7 @@ ReceiverCore::~ReceiverCore() {
 std::optional<kernel::In> ReceiverCore::by_kernel(device::Ledger& ledger, device::Driver* driver,
                                                   std::uint64_t& fault) {
   kernel::In in{};
-  if (stale_ || more_words_.size() + 1 > kernel::In::kMostRails ||
+  if (stale_ || opening.options.lengths || more_words_.size() + 1 > kernel::In::kMostRails ||
       (visible_ == nullptr && landing_ && !lands_in_target()))
     return std::nullopt;
   in.waits = ledger.take<kernel::Count>();
@@ -63,7 +63,7 @@ Slice ReceiverCore::wait(Stream stream) {
 
 void ReceiverCore::land(device::Lane lane, std::uint64_t epoch) {
   fail_if_stopped(lane);
-  await_connected(lane);
+  await_connected(lane, epoch);
   if (!base::trace::on()) [[likely]]
     return await_and_take(lane, epoch);
   device::trace_slice(lane, "wait", traced, epoch, slot_bytes, base::trace::Arrow::ends,
@@ -147,6 +147,11 @@ std::uint64_t ReceiverCore::waits_for() const noexcept {
   return next <= epoch() && !came ? next : 0;
 }
 
+std::pair<base::Lack, std::uint64_t> ReceiverCore::lacks(std::uint64_t epoch) const noexcept {
+  const std::uint64_t oldest = std::min(epoch, waits_completed() + 1);
+  return landed(oldest) ? std::pair(base::Lack::completion, epoch) : std::pair(base::Lack::put, oldest);
+}
+
 void ReceiverCore::await_signal(device::Lane lane, std::uint64_t epoch) {
   const auto wait = [&](const backends::Signal& word) {
     device::wait(lane, {word.word, epoch, word.parking, epoch}, *this, helper_);
@@ -187,7 +192,8 @@ void ReceiverCore::wait_refused(Stream stream) noexcept {
 
 void ReceiverCore::give_back(device::Lane lane, std::uint64_t epoch) {
   fail_if_stopped(lane);
-  await_connected(lane);
+  await_connected(lane, epoch);
+  report_failure(lane, false);
   if (!base::trace::on()) [[likely]]
     return enqueue(lane, epoch, {});
   device::trace_slice(lane, "release", traced, epoch, 0, base::trace::Arrow::none,
@@ -198,7 +204,7 @@ std::uint64_t ReceiverCore::complete(base::Limit& limit) {
   const std::uint64_t last = ChannelEnd::complete(limit);
   if (copied_ == nullptr) return last;  // a stream may see a copy before the copy stream reports that it has completed
   const auto ready = [this] { return all_copied() || failed(); };
-  if (!await_in_host(copied_.load()->parking, ready, limit)) not_drained();
+  if (!await_in_host(copied_.load()->parking, ready, limit, "drains")) not_drained();
   check();
   return last;
 }
@@ -208,9 +214,10 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   check();
   const std::uint64_t next = epoch() + 1;
   base::Limit limit(timeout);
-  if (warning_.epoch != next && timeout > Timeout::zero()) warning_ = {next, next_warning()};
+  if (warning_.epoch != next && timeout > Timeout::zero()) warning_ = new_warning(next, "waits");
+  if (timeout > Timeout::zero()) warning_.note.sleeps_again();
   const auto in_time = [&](base::Parking& parking, auto here) {
-    const auto ready = [&] { return here() || failed() || next > limit_.load(std::memory_order_acquire); };
+    const auto ready = [&] { return here() || failed() || all_taken(); };
     if (timeout == Timeout::zero()) return look(ready);
     return await_in_host(parking, ready, limit, warning_);
   };
@@ -219,9 +226,14 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
     if (requested_.load() < next) request_copies(next);  // before its wait is counted
     came = in_time(visible_.load()->parking, [&] { return base::reached(visible_.load()->word, next); });
   }
+  if (came) {
+    warning_.note.end();
+  } else if (timeout > Timeout::zero()) {
+    warning_.note.polled();
+  }
   check();
-  if (!came) return std::nullopt;
-  await_connected({});  // the peer may have connected, and put, before this end connects
+  if (!came || all_taken()) return std::nullopt;
+  await_connected({}, next);  // the peer may have connected, and put, before this end connects
   begin();
   const base::trace::Span slice("wait", traced, next, slot_bytes, base::trace::Arrow::ends);
   if (visible_ == nullptr) take(next);
@@ -230,16 +242,55 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   return slot(next, Stream::Kind::host);
 }
 
+std::size_t ReceiverCore::bytes() const {
+  const std::uint64_t epoch = waits_completed();
+  if (!opening.options.lengths) misuse(epoch, "bytes of a receiver that was opened without ChannelOptions::lengths");
+  check_driven();
+  if (epoch == 0) misuse(0, "bytes before a wait has completed");
+  // The peer may overwrite the length from the release on.
+  const auto bytes = static_cast<const runtime::LengthsLanding&>(*landing_).bytes_of(epoch);
+  if (!bytes || base::reached(done, epoch)) misuse(epoch, "bytes of an epoch that is released");
+  return *bytes;
+}
+
+bool ReceiverCore::may_take() noexcept {
+  const std::uint64_t next = epoch() + 1;
+  if (failed() || next > limit_.load(std::memory_order_acquire)) return true;
+  if (!landed(next)) return false;
+  if (visible_ == nullptr) return true;
+  if (requested_.load() < next) request_copies(next);
+  return base::reached(visible_.load()->word, next);
+}
+
+bool ReceiverCore::all_taken() const noexcept {
+  // First: a failure sets the limit to 0 after it is recorded.
+  const bool none_follows = epoch() >= limit_.load(std::memory_order_acquire);
+  return none_follows && !failed() && !closed_here();
+}
+
+void ReceiverCore::add_places(std::vector<base::Parking*>& places) const {
+  places.push_back(word_.parking);
+  if (visible_ != nullptr) places.push_back(&visible_.load()->parking);
+}
+
 bool ReceiverCore::passed() const noexcept {
   const bool waited = waits_completed() >= epochs_.begun() && all_copied();
   return (waited || (gpu_use() != nullptr && gpu_use()->lost())) && written();
 }
 
+bool ReceiverCore::at_end() const {
+  const auto failure = this->failure();
+  if (failure != nullptr && failure->error().code() != Code::closed) failure->raise();
+  return failure != nullptr || all_taken();
+}
+
 void ReceiverCore::refuse_enqueued() {
   const std::uint64_t last = last_possible(*closing.theirs);
   if (waits_completed() < last) return;
-  fail(Code::misuse, "epoch " + std::to_string(epoch()) + " is waited for, but rank " + std::to_string(opening.peer) +
-                         " closed its end after epoch " + std::to_string(last));
+  record(Code::closed,
+         "epoch " + std::to_string(epoch()) + " is waited for, but rank " + std::to_string(opening.peer) +
+             " closed its end after epoch " + std::to_string(last),
+         false);
 }
 
 std::string ReceiverCore::state() const {
@@ -267,7 +318,9 @@ detail::ReceiverCore& receiver(runtime::ChannelEnd& end) { return static_cast<de
 Slice Receiver::wait(Stream stream) { return receiver(not_empty(end_)).wait(stream); }
 void Receiver::release(Stream stream) { receiver(not_empty(end_)).release(stream); }
 DeviceReceiver Receiver::on_device(Stream stream) { return receiver(usable_here(end_)).on_device(stream); }
+std::size_t Receiver::bytes() const { return receiver(usable_here(end_)).bytes(); }
 std::optional<Slice> Receiver::test() { return receiver(usable_here(end_)).wait_for(Timeout::zero()); }
+bool Receiver::closed() const { return receiver(usable_here(end_)).at_end(); }
 std::optional<Slice> Receiver::wait_for(Timeout timeout) { return receiver(usable_here(end_)).wait_for(timeout); }
 
 }  // namespace sluice

@@ -17,6 +17,17 @@ class ReceiverCore final : public runtime::ChannelEnd {
   /// Also waits for copies to a GPU.
   std::uint64_t complete(base::Limit& limit) override;
   std::optional<Slice> wait_for(Timeout timeout);
+  /// @throws the failure, unless that is Code::closed
+  bool at_end() const;
+  /// The bytes of the put that the last completed wait has seen. @throws Error{Code::misuse} without lengths
+  std::size_t bytes() const;
+  // For a host that waits for several ends.
+  /// The next epoch is in its slot, or will never be: `wait_for` returns, or throws, at once.
+  bool may_take() noexcept;
+  /// The peer has closed, and every epoch that it announced was waited for.
+  bool all_taken() const noexcept;
+  /// Adds the places where threads sleep for what `may_take` looks at.
+  void add_places(std::vector<base::Parking*>& places) const;
   /// Returns all that kernels need to wait and release; none if they cannot. They raise `fault` on misuse. Once
   /// connected.
   std::optional<kernel::In> by_kernel(device::Ledger& ledger, device::Driver* driver, std::uint64_t& fault);
@@ -39,9 +50,11 @@ class ReceiverCore final : public runtime::ChannelEnd {
   bool passed() const noexcept override;
   void refuse_enqueued() override;
   std::string state() const override;
+  base::EndCounts counts() const noexcept override { return {epoch(), waits_completed(), released(), depth()}; }
 
  private:
   std::uint64_t waits_for() const noexcept override;
+  std::pair<base::Lack, std::uint64_t> lacks(std::uint64_t epoch) const noexcept override;
   void reach_own(device::Driver& driver) override;
   /// Copies landed epochs that a GPU's stream waits for to their slots.
   backends::AfterTurn poll() override;

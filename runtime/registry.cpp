@@ -3,6 +3,7 @@
 #include "runtime/registry.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <thread>
 #include <utility>
 
@@ -61,13 +62,14 @@ void Registry::open(const std::shared_ptr<ChannelEnd>& end) {
                        " with this peer and tag is open already");
   }
   begin_anew();
+  failures_.forget_told();
   open_[key] = end->id;
   ++report().ends;
   ends_[end->id] = end.get();
   waiting_here_[key].push_back(end->id);
   Peer& peer = peer_of(*end);
   peers_.reach(peer);
-  if (peer.lost) return end->peer_lost(peer.why_lost);
+  if (peer.lost) return lose(*end, peer);
   if (peer.linked) announce(*end);
   if (!doom_.empty()) end->fail(Code::aborted, doom_);
   // Its sleep does not look at a socket that was made meanwhile (test:
@@ -75,8 +77,9 @@ void Registry::open(const std::shared_ptr<ChannelEnd>& end) {
   engine_.wake();
 }
 
-/// Prepares where the peer's puts land, and returns the key. On failure the end fails, and the key is empty.
-backends::Key Registry::land(Peer& peer, ChannelEnd& end) {
+/// Prepares where the peer's puts land, and returns the keys: of the slots, and of the lengths of puts. On failure the
+/// end fails, and the keys are empty.
+Registry::Keys Registry::land(Peer& peer, ChannelEnd& end) {
   if (const std::string obstacle = peer.link->obstacle(); !obstacle.empty()) {
     end.fail(Code::transport,
              peer.backend + " does not reach rank " + std::to_string(end.opening.peer) + ": " + obstacle);
@@ -86,7 +89,10 @@ backends::Key Registry::land(Peer& peer, ChannelEnd& end) {
     std::vector<backends::Signal> more;
     for (std::size_t rail = 1; rail < peer.link->rails(end.target()); ++rail)
       more.push_back(peer.words.take(Standing::alone));
-    return end.land(*peer.link, std::move(more));
+    Keys keys{end.land(*peer.link, std::move(more)), std::nullopt};
+    if (!end.sends() && end.opening.options.lengths)
+      keys.lengths = end.land_lengths(*peer.link, peer.words.take(Standing::together));
+    return keys;
   } catch (const std::exception& reason) {
     end.fail(Code::out_of_resources, std::string("no memory for its landing: ") + reason.what());
     return {};
@@ -102,13 +108,19 @@ void Registry::announce(ChannelEnd& end) {
     return end.fail(Code::unsupported, "no backend that is open here reaches rank " + std::to_string(opening.peer));
   }
   // If it has failed, it is announced all the same: the peer's end that matches it fails too, and the next ones match.
-  const backends::Key key = land(peer, end);
+  const Keys keys = land(peer, end);
   Writer writer(Kind::opening);
   writer.put(opening.key.role).text(opening.key.scope).put(opening.key.tag).put(end.id);
   writer.put(static_cast<std::uint64_t>(end.slot_bytes)).put(opening.options.depth);
-  writer.text(opening.contents).blob(key.bytes);
-  if (const auto failure = end.failure()) put_failure(writer, end, failure->code(), failure->what());
-  peers_.send(peer, {writer.take(), key.sent});
+  writer.text(opening.contents).blob(keys.slots.bytes);
+  std::vector<int> descriptors = keys.slots.sent;
+  writer.put(keys.lengths.has_value());
+  if (keys.lengths) {
+    writer.put(descriptors.size()).blob(keys.lengths->bytes);
+    descriptors.insert(descriptors.end(), keys.lengths->sent.begin(), keys.lengths->sent.end());
+  }
+  if (const auto failure = end.failure()) put_failure(writer, end, failure->error().code(), failure->error().what());
+  peers_.send(peer, {writer.take(), std::move(descriptors)});
   end.announced = true;
   if (end.closing.ours) announce_closing(end);
   match_oldest(opening.key);
@@ -170,10 +182,16 @@ void Registry::lost(Peer& peer) {
   if (peer.link != nullptr) peer.link->lost();  // first: what writes to a dead peer may hang in the provider
   see_all_of(peer);
   for (auto& [id, end] : ends_) {
-    if (end->opening.key.world_peer == peer.rank) end->peer_lost(peer.why_lost);
+    if (end->opening.key.world_peer == peer.rank) lose(*end, peer);
   }
   std::erase_if(waiting_there_, [&](const auto& entry) { return entry.first.world_peer == peer.rank; });
   std::erase_if(waiting_here_, [&](const auto& entry) { return entry.first.world_peer == peer.rank; });
+}
+
+/// A peer that has aborted says so before it ends.
+void Registry::lose(ChannelEnd& end, const Peer& peer) {
+  if (peer.last_words.empty()) return end.peer_lost(Code::peer_lost, peer.why_lost);
+  end.peer_lost(Code::aborted, peer.last_words);
 }
 
 void Registry::unsent() { engine_.wake(); }
@@ -185,6 +203,7 @@ void Registry::said(Peer& peer, Kind kind, Reader& message, std::vector<base::Fd
     case Kind::opening: return on_opening(peer, message, std::move(fds));
     case Kind::closing: return on_closing(peer, message);
     case Kind::failure: return on_failure(peer, message);
+    case Kind::abort: peer.last_words = "rank " + std::to_string(peer.rank) + " reports: " + message.text(); return;
     case Kind::gone:
       if (ChannelEnd* const end = end_of_peer(peer, message.get<std::uint64_t>())) end->closing.key_closed_there = true;
       return;
@@ -197,6 +216,8 @@ void Registry::said(Peer& peer, Kind kind, Reader& message, std::vector<base::Fd
         closing_.insert(end);
       }
       return;
+    case Kind::question: return on_question(peer, message);
+    case Kind::answer: return on_answer(message);
   }
 }
 
@@ -210,9 +231,17 @@ void Registry::on_opening(Peer& peer, Reader& message, std::vector<base::Fd> fds
   remote.depth = message.get<int>();
   remote.contents = message.text();
   remote.key.bytes = message.blob();
+  if (message.get<bool>()) {
+    const auto of_slots = std::min(message.get<std::size_t>(), fds.size());  // the rest are of the lengths
+    remote.lengths.emplace().bytes = message.blob();
+    const auto first = std::make_move_iterator(fds.begin() + static_cast<std::ptrdiff_t>(of_slots));
+    remote.lengths->received.assign(first, std::make_move_iterator(fds.end()));
+    fds.resize(of_slots);
+  }
   remote.key.received = std::move(fds);
   if (!message.over()) remote.failure = get_failure(message);
   if (peer.link != nullptr) peer.link->arrived(remote.key);
+  if (peer.link != nullptr && remote.lengths) peer.link->arrived(*remote.lengths);
   const ChannelKey key = as_seen_here(peer, role, std::move(scope), tag);
   waiting_there_[key].push_back(std::move(remote));
   match_oldest(key);
@@ -248,6 +277,7 @@ void Registry::on_closing(Peer& peer, Reader& message) {
     waiting->final = final;
     if (final.wanted > 0 && !waiting->failure) return;  // its streams still have work that needs this end
     waiting->key = {};                                  // its memory will never be mapped
+    waiting->lengths.reset();
   }
   send_let_go(peer, remote_id);
 }
@@ -261,6 +291,12 @@ void Registry::on_failure(Peer& peer, Reader& message) {
 
 void Registry::fail_all(Code code, const std::string& why) {
   for (auto& [id, end] : ends_) end->fail(code, why);
+}
+
+void Registry::abort(const std::string& why) {
+  failures_.cause_of(Code::aborted, why, {})->told = true;  // to whoever has called it
+  fail_all(Code::aborted, why);
+  peers_.say_last_words(why.substr(0, kMaxText));
 }
 
 void Registry::doom(const std::string& why) {
@@ -340,6 +376,7 @@ void Registry::serve() {
   send_failures();
   advance_all();
   repeat_poison();
+  send_questions();
   const auto now = Clock::now();
   for (ChannelEnd* const end : streams_) end->check_streams(now);
 }

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fork.hpp"
 #include "peers/peers.hpp"
 #include "runtime/channel.hpp"
 #include "runtime/failure.hpp"
@@ -42,8 +43,13 @@ class Registry final : public Peers::Handler {
   /// Called when an epoch was enqueued that will never complete, because the peer has closed.
   void look_again(ChannelEnd& end);
 
+  /// Asks the peer of an end that waits how far its end has come, for the table of waits. Any thread.
+  void ask(std::uint64_t end) noexcept;
+
   // With the mutex.
   void fail_all(Code code, const std::string& why);
+  /// Like `fail_all` with Code::aborted, and tells every peer why, also those that connect later.
+  void abort(const std::string& why);
   /// Like `fail_all`, and also fails the ends that are opened later.
   void doom(const std::string& why);
   /// From now on the engine checks the end now and then: a GPU's streams use it, or kernels count its epochs.
@@ -62,6 +68,10 @@ class Registry final : public Peers::Handler {
 
  private:
   struct ClosingEnd;
+  struct Keys {
+    backends::Key slots;
+    std::optional<backends::Key> lengths;
+  };
   /// Memory of a peer's end that is being unmapped without the mutex.
   struct Unmapping {
     Rank peer;  // of the job
@@ -79,10 +89,11 @@ class Registry final : public Peers::Handler {
   ChannelEnd* end_here(std::uint64_t id) const;
   ChannelEnd* end_of_peer(const Peer& peer, std::uint64_t remote_id) const;
   RemoteEnd* waiting_end(const Peer& peer, std::uint64_t remote_id);
+  static void lose(ChannelEnd& end, const Peer& peer);
   void on_opening(Peer& peer, Reader& message, std::vector<base::Fd> fds);
   void on_closing(Peer& peer, Reader& message);
   void on_failure(Peer& peer, Reader& message);
-  backends::Key land(Peer& peer, ChannelEnd& end);
+  Keys land(Peer& peer, ChannelEnd& end);
   void announce(ChannelEnd& end);
   void match_oldest(const ChannelKey& key);
   void connect(ChannelEnd& end, RemoteEnd remote);
@@ -97,6 +108,7 @@ class Registry final : public Peers::Handler {
   void send_let_go(Peer& peer, std::uint64_t remote_id);
   void announce_closing(const ChannelEnd& end);
   void begin_closing(ChannelEnd& end);
+  void leave_in_front_of(const ChannelEnd& end);
   void let_go(ChannelEnd& end);
   void unmap_peer(ChannelEnd& end);
   void close_key(ChannelEnd& end);
@@ -108,10 +120,17 @@ class Registry final : public Peers::Handler {
   void send_failures();
   void repeat_poison();
 
+  void send_questions();
+  std::string openings_of(const Peer& peer) const;
+  void on_question(Peer& peer, Reader& message);
+  void on_answer(Reader& message);
+
   Engine& engine_;
   Peers& peers_;
   Failures& failures_;
   std::atomic<std::uint64_t> next_id_{1};
+
+  base::Guarded<std::set<std::uint64_t>> asking_;  // numbers of ends
 
   std::mutex mutex_;  // everything below, and what the peers say, is guarded by it
   std::condition_variable changed_;

@@ -58,14 +58,26 @@ bool Registry::try_to_close(ChannelEnd& end) {
 bool Registry::close(ChannelEnd& end, base::Limit& limit) {
   std::unique_lock lock(mutex_);
   begin_closing(end);
+  base::WaitNote note(Clock::now());
   while (!try_to_close(end) && !limit.over()) {
-    changed_.wait_until(lock, std::min(limit.next(), Clock::now() + kLook));
+    leave_in_front_of(end);
+    const auto now = Clock::now();
+    if (note.due(now, base::kNotedAfter)) end.note_closing(note);
+    changed_.wait_until(lock, std::min(limit.next(), now + kLook));
     if (ended_) end.closing.let_go();
   }
   if (!try_to_close(end)) return false;
   send_failures();  // if the end has failed while it closed (test: GpuStaging.of_a_gpu_that_has_failed_*)
   forget(end);
   return true;
+}
+
+/// Their peers are told at once; the body may still catch, so ends that do not hold this one up stay open.
+void Registry::leave_in_front_of(const ChannelEnd& end) {
+  if (end.leaves_because().empty()) return;
+  for (auto& [id, other] : ends_) {
+    if (other != &end && !other->failed() && other->holds_up(end)) other->leave_in_front(end.leaves_because());
+  }
 }
 
 void Registry::leave(const std::string& why, base::Limit& limit) {

@@ -34,13 +34,12 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 ProcessReport g_own;
 ProcessReport* g_report = &g_own;
 
-thread_local Rank g_rank = -1;       // of this thread; -1: it is no rank
 std::atomic<Rank> g_rank_begun{-1};  // the last that has begun: the only one in a process of one rank
 
-ProcessReport* map(const base::Fd& page) {
-  void* const at = ::mmap(nullptr, sizeof(ProcessReport), PROT_READ | PROT_WRITE, MAP_SHARED, page.get(), 0);
+SharedReport* map(const base::Fd& page) {
+  void* const at = ::mmap(nullptr, sizeof(SharedReport), PROT_READ | PROT_WRITE, MAP_SHARED, page.get(), 0);
   if (at == MAP_FAILED) base::throw_not_opened("cannot map the report of a rank");
-  return static_cast<ProcessReport*>(at);
+  return static_cast<SharedReport*>(at);
 }
 
 // A program between sluice-run and this one may have closed the descriptor and opened another file of this number.
@@ -50,7 +49,7 @@ ProcessReport* map(const base::Fd& page) {
 }
 
 bool is_report(int fd, const struct stat& status) {
-  return S_ISREG(status.st_mode) && status.st_size == sizeof(ProcessReport) && ::fcntl(fd, F_GET_SEALS) == kSeals;
+  return S_ISREG(status.st_mode) && status.st_size == sizeof(SharedReport) && ::fcntl(fd, F_GET_SEALS) == kSeals;
 }
 
 std::string counted(int number, const char* what) {
@@ -58,7 +57,8 @@ std::string counted(int number, const char* what) {
 }
 
 void say_who_left(int others) {
-  const Rank rank = g_rank < 0 && report().ranks == 1 ? g_rank_begun.load() : g_rank;
+  const Rank mine = base::rank_of_thread();
+  const Rank rank = mine < 0 && report().ranks == 1 ? g_rank_begun.load() : mine;
   const std::string who = rank < 0 ? "a thread that is no rank" : "rank " + std::to_string(rank);
   const int ends = report().ends;
   base::write_line(
@@ -106,13 +106,14 @@ void watch_exit(int ranks) {
 
 ProcessReport& report() noexcept { return *g_report; }
 
-std::pair<base::Fd, std::shared_ptr<ProcessReport>> new_report() {
+std::pair<base::Fd, std::shared_ptr<SharedReport>> new_report() {
   base::Fd page(::memfd_create("sluice-report", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!page || ::ftruncate(page.get(), sizeof(ProcessReport)) != 0 || ::fcntl(page.get(), F_ADD_SEALS, kSeals) != 0) {
+  if (!page || ::ftruncate(page.get(), sizeof(SharedReport)) != 0 || ::fcntl(page.get(), F_ADD_SEALS, kSeals) != 0) {
     base::throw_not_opened("no memory for the report of a rank");
   }
-  std::shared_ptr<ProcessReport> words(new (map(page)) ProcessReport,
-                                       [](ProcessReport* report) { ::munmap(report, sizeof(ProcessReport)); });
+  // Leaves the rows of waits as the zeros that they are: they take no memory until they are used.
+  std::shared_ptr<SharedReport> words(new (map(page)) SharedReport,
+                                      [](SharedReport* report) { ::munmap(report, sizeof(SharedReport)); });
   return {std::move(page), std::move(words)};
 }
 
@@ -123,7 +124,9 @@ base::Fd join_launcher(const base::Env& env) {
     refuse("SLUICE_REPORT_FD", env.report_fd);
   }
   const base::Fd page(env.report_fd);
-  g_report = map(page);
+  SharedReport* const shared = map(page);
+  g_report = &shared->process;
+  base::share_waits(shared->waits);
   if (::fstat(env.launcher_fd, &status) != 0 || !S_ISFIFO(status.st_mode) || status.st_ino != report().launcher) {
     refuse("SLUICE_LAUNCHER_FD", env.launcher_fd);
   }
@@ -144,11 +147,11 @@ InsideRun::InsideRun() { watch_exit(++report().ranks); }
 
 InsideRun::~InsideRun() {
   if (counts_ && origin_.here()) --report().ranks;
-  if (before_) g_rank = *before_;
+  if (before_) base::set_rank_of_thread(*before_);
 }
 
 void InsideRun::begin(Rank rank) {
-  before_ = std::exchange(g_rank, rank);
+  before_ = base::set_rank_of_thread(rank);
   g_rank_begun = rank;
 }
 

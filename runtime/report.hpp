@@ -6,6 +6,7 @@
 #include "base/env.hpp"
 #include "base/fd.hpp"
 #include "base/fork.hpp"
+#include "base/waits.hpp"
 
 #include <sluice/types.hpp>
 
@@ -30,14 +31,21 @@ struct ProcessReport {
   std::atomic<bool> left_together{false};  ///< all its ranks called `exit` with code 0, with nothing open
 };
 
+/// The memory that sluice-run shares with a process.
+struct SharedReport {
+  ProcessReport process;
+  base::WaitPage waits;
+};
+
 /// The report of this process. Without sluice-run, and in a process that a rank has forked, no process reads it.
 ProcessReport& report() noexcept;
 
 /// Makes a report for sluice-run: the page, which the process gets as SLUICE_REPORT_FD, and its mapping.
 /// @throws std::system_error
-std::pair<base::Fd, std::shared_ptr<ProcessReport>> new_report();
+std::pair<base::Fd, std::shared_ptr<SharedReport>> new_report();
 
-/// Maps the page of the sluice-run that started this process, if one did: `report` returns it from then on.
+/// Maps the page of the sluice-run that started this process, if one did: `report` returns it from then on, and waits
+/// are noted in it.
 /// @returns the write end of the pipe whose other end sluice-run holds; empty: there is no sluice-run
 /// @throws std::invalid_argument if SLUICE_REPORT_FD or SLUICE_LAUNCHER_FD is another file than sluice-run gave
 base::Fd join_launcher(const base::Env& env);

@@ -83,6 +83,18 @@ std::uint64_t SenderCore::waits_for() const noexcept {
   return next + depth();
 }
 
+base::EndCounts SenderCore::counts() const noexcept {
+  const std::uint64_t credit = word_.word->value.load(std::memory_order_relaxed);
+  return {epoch(), done.value.load(std::memory_order_acquire), credit < base::kPoison ? credit : 0, peer_depth_.load()};
+}
+
+/// The oldest put that has not completed is the one that others wait behind.
+std::pair<base::Lack, std::uint64_t> SenderCore::lacks(std::uint64_t epoch) const noexcept {
+  const base::EndCounts here = counts();
+  return here.released + here.depth < here.completed + 1 ? std::pair(base::Lack::release, here.released + 1)
+                                                         : std::pair(base::Lack::completion, epoch);
+}
+
 void SenderCore::refuse_part(backends::Range part) const {
   throw error(Code::bad_argument, epoch() + 1,
               std::to_string(part.bytes) + " bytes from offset " + std::to_string(part.offset) +
@@ -140,17 +152,19 @@ void SenderCore::drain(std::optional<Timeout> timeout) {
 
 void SenderCore::refuse_enqueued() {
   if (!base::reached(done, last_possible(*closing.theirs))) return;
-  fail(Code::misuse, "put " + std::to_string(epoch()) + " is enqueued, but rank " + std::to_string(opening.peer) +
-                         " closed its end after crediting " + std::to_string(closing.theirs->credited));
+  record(Code::misuse,
+         "put " + std::to_string(epoch()) + " is enqueued, but rank " + std::to_string(opening.peer) +
+             " closed its end after crediting " + std::to_string(closing.theirs->credited),
+         false);
 }
 
 std::string SenderCore::state() const {
   const std::uint64_t credit = word_.word->value.load(std::memory_order_relaxed);
-  return "enqueued " + std::to_string(epoch()) + " puts, fired " +
-         std::to_string(done.value.load(std::memory_order_relaxed)) + ", credited " +
-         (credit >= base::kPoison ? "poison" : std::to_string(credit)) + " of depth " +
-         std::to_string(peer_depth_.load(std::memory_order_relaxed)) + ", " +
-         (connected() ? "connected" : "not connected");
+  const std::string text = "enqueued " + std::to_string(epoch()) + " puts, fired " +
+                           std::to_string(done.value.load(std::memory_order_relaxed));
+  if (!connected()) return text + ", not connected";  // the peer's depth is not known
+  return text + ", credited " + (credit >= base::kPoison ? "poison" : std::to_string(credit)) + " of depth " +
+         std::to_string(peer_depth_.load(std::memory_order_relaxed)) + ", connected";
 }
 
 }  // namespace sluice::detail

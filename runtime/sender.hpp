@@ -26,7 +26,7 @@ class SenderCore final : public runtime::ChannelEnd {
 
   // On the lane.
   void await_credit(device::Lane lane, std::uint64_t epoch) {
-    await_connected(lane);
+    await_connected(lane, epoch);
     if (epoch > credit_seen_ + peer_depth_.load(std::memory_order_relaxed)) look_for_credit(lane, epoch);
   }
   /// Waits until the source slot of `epoch` may be overwritten.
@@ -38,9 +38,11 @@ class SenderCore final : public runtime::ChannelEnd {
   bool passed() const noexcept override { return written(); }
   void refuse_enqueued() override;
   std::string state() const override;
+  base::EndCounts counts() const noexcept override;
 
  private:
   std::uint64_t waits_for() const noexcept override;
+  std::pair<base::Lack, std::uint64_t> lacks(std::uint64_t epoch) const noexcept override;
   void reach_own(device::Driver& driver) override;
   /// Raises `visible_` to the completed puts, for acquires of a GPU's stream.
   backends::AfterTurn poll() override;

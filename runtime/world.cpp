@@ -6,13 +6,16 @@
 #include <time.h>
 
 #include <algorithm>
+#include <chrono>
 #include <stdexcept>
+#include <thread>
 
 #include "base/limit.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "device/copy.hpp"
 #include "runtime/kept.hpp"
+#include "runtime/report.hpp"
 
 namespace sluice::runtime {
 namespace {
@@ -105,20 +108,29 @@ std::shared_ptr<World> World::open(Place place, const base::Env& env, const Opti
   return world;
 }
 
-World::~World() { end(); }
+World::~World() { end(false); }
 
-void World::end() noexcept {
+void World::end(bool body_failed) noexcept {
   if (!origin_.here()) return;
   {
     const std::lock_guard lock(registry_.mutex());
     if (registry_.ended()) return;
   }
+  tell_of_failures(body_failed);
   base::Limit limit(time_to_leave(services_.limits.connect));
   registry_.leave("rank " + std::to_string(place_.rank) + " has ended with the channel open", limit);
   engine_.stop();
   {
     const std::lock_guard lock(registry_.mutex());
     peers_.flush();
+    try {
+      while (peers_.owes_last_words() && !limit.over()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        (void)peers_.serve();
+      }
+    } catch (const std::exception& reason) {
+      base::log(base::LogLevel::info, std::string("a peer may not know why this rank ends: ") + reason.what());
+    }
     peers_.close();
     place_.listener = base::Fd();
     place_.tcp_listener = base::Fd();
@@ -140,7 +152,18 @@ void Services::try_out(device::Driver& driver, int gpu) const {
 
 void World::abort(const std::string& why) {
   const std::lock_guard lock(registry_.mutex());
-  registry_.fail_all(Code::aborted, why);
+  registry_.abort(why);
+}
+
+void World::tell_of_failures(bool body_failed) {
+  if (body_failed) failures_.exceptions()->told = true;  // by the exception that left the body
+  const auto untold = failures_.take_untold();
+  for (const SharedFailure& failure : untold) {
+    base::report_untold("rank " + std::to_string(place_.rank) +
+                        ": no call has thrown this: " + failure->error().what());
+  }
+  const auto is_loss = [](const SharedFailure& failure) { return failure->error().code() == Code::peer_lost; };
+  if (!body_failed && !untold.empty() && std::ranges::all_of(untold, is_loss)) report().lost_peer = true;
 }
 
 int World::prepare(std::vector<pollfd>& sockets) {

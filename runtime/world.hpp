@@ -28,7 +28,8 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
   ~World() override;
 
   /// Ends the rank's part in the job: what is still open fails here, and counts as lost at the peers. Idempotent.
-  void end() noexcept;
+  /// @param body_failed  by an exception
+  void end(bool body_failed) noexcept;
 
   const Place& place() const noexcept { return place_; }
   std::shared_ptr<const Services> services() { return {shared_from_this(), &services_}; }
@@ -42,6 +43,7 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
   int prepare(std::vector<pollfd>& sockets) override;
   void serve(std::span<const pollfd> sockets) override;
 
+  void tell_of_failures(bool body_failed);
   void lose_launcher();
   bool serve_peers();
   void go_without_descriptors();

@@ -85,7 +85,7 @@ class Talk:
         assert not bad, "\n".join(bad)
 
     def expect_no_loss(self, but="^$"):
-        self.expect_none("no more|wrong|still waiting", but)
+        self.expect_none("no more|wrong|still waiting|who waits", but)
 
     def expect_no_wrong_data(self):
         self.expect_none("wrong")

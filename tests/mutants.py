@@ -125,8 +125,9 @@ def findings(root=ROOT):
 def planted_programs(root):
     """The programs for which there is a test of ctest that plants mutants."""
     text = (root / ROWS).read_text()
-    words = " ".join(re.findall(r"foreach\(program ([\w ]+)\)", text)).split() + re.findall(r"--program (\w+)", text)
-    return {word if word.endswith("_test") else f"{word}_test" for word in words} | {"conformance"}
+    words = " ".join(re.findall(r"foreach\(program ([\w ]+)\)", text)).split()
+    literal = re.findall(r"--program (\w+)", text)
+    return {word if word.endswith("_test") else f"{word}_test" for word in words} | {"conformance", *literal}
 
 
 def page(mutants):
@@ -171,10 +172,11 @@ class Build:
         self.library = [word for word in self.link if re.fullmatch(r"(.*/)?libsluice\.a", word)]
         if not self.objects or not self.library:
             raise BuildError(f"{program} is not linked with a static libsluice.a in {folder}")
-        self.compilations = {}  # object: (source, words) of what is compiled for the program: its own objects, the library's
+        # object: (source, words) of what is compiled for the program: its own objects, the library's, those of libraries of applications
+        self.compilations = {}
         for words in commands:
             output = words[words.index("-o") + 1] if {"-c", "-o"} <= set(words) else ""
-            if output in self.objects or output.startswith("CMakeFiles/sluice.dir/"):
+            if output in self.objects or output.startswith(("CMakeFiles/sluice.dir/", "apps/")):
                 self.compilations[output] = (pathlib.Path(words[words.index("-c") + 1]), words)
         self.includes = None
         self.lock = threading.Lock()

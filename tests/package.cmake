@@ -77,22 +77,26 @@ if(EXISTS "${bin}/life")
 endif()
 
 # A component that this build does not have must be refused, not passed over; one that it has must be found.
-function(check_component component there)
+function(check_component component there why)
   file(WRITE "${WORK}/${component}/CMakeLists.txt"
        "cmake_minimum_required(VERSION 3.25)\nproject(Asks LANGUAGES CXX)\n"
        "find_package(Sluice CONFIG REQUIRED COMPONENTS ${component})\n")
   execute_process(COMMAND "${CMAKE_COMMAND}" -S "${WORK}/${component}" -B "${WORK}/${component}/build" -G Ninja
                           "-DCMAKE_CXX_COMPILER=${CXX}"
-                  RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
+                  RESULT_VARIABLE status OUTPUT_QUIET ERROR_VARIABLE said)
+  string(REGEX REPLACE "[ \n]+" " " said "${said}")
   if(there AND NOT status EQUAL 0)
     message(FATAL_ERROR "find_package refused the component ${component}, which this build has")
   elseif(NOT there AND status EQUAL 0)
     message(FATAL_ERROR "find_package accepted the component ${component}, which this build does not have")
+  elseif(NOT there AND NOT said MATCHES "component ${component}: [^.]*${why}")
+    message(FATAL_ERROR "find_package does not say why there is no component ${component}: ${said}")
   endif()
 endfunction()
-check_component(no_such_part FALSE)
-check_component(cuda "${CUDA}")
-check_component(hip "${HIP}")
+check_component(no_such_part FALSE "there are mpi, kokkos")
+check_component(cuda "${CUDA}" "SLUICE_ENABLE_CUDA")
+check_component(hip "${HIP}" "SLUICE_ENABLE_HIP")
+check_component(cabana FALSE "Cabana_ROOT")
 
 find_program(pkg_config pkg-config REQUIRED)
 file_of(pc_file sluice.pc)

@@ -42,6 +42,8 @@ struct Peers {
   std::optional<Timeout> connect_timeout = {};  ///< Options::connect_timeout
   bool keep_going = false;                      ///< sluice-run --keep-going
   std::vector<std::string> environment = {};    ///< "NAME=value"
+  /// Failures that no call throws are no failure of the test, which is about others.
+  bool untold = false;
 };
 
 /// How they ended.
@@ -62,6 +64,12 @@ void run_peers(const Peers& peers, const Body& body);
 
 /// Runs ranks that are expected to end badly: the caller checks how they ended.
 Ended end_of_peers(const Peers& peers, const Body& body);
+
+/// These, for a test of failures that also reach ranks which do not look.
+inline Peers with_untold(Peers peers) {
+  peers.untold = true;
+  return peers;
+}
 
 /// Shared by the ranks of one call besides channels: a barrier, and words. Works before any channel does.
 class Board {

@@ -165,7 +165,7 @@ def main():
         rows = json.loads((folder / "latency.json").read_text())
         two.write_text(json.dumps([*rows, *({**row, "stream": "host"} for row in rows)]))
         check_figures(folder, options.source, python, "latency", two, ["message (bytes)"])
-        expect((folder / "two-host.svg").exists() and (folder / "two-inline.svg").exists(), "rows of two streams are not two figures")
+        expect((folder / "two-host.svg").exists() and (folder / "two-program.svg").exists(), "rows of two streams are not two figures")
         timeline = folder / "timeline.json"
         # Fewer iterations than exchanges that warm up: steps are drawn nevertheless.
         jacobi = [options.bin / "sluice-run", "-n", "2", "--trace", timeline, options.bin / "jacobi", "--niter", "3", "--nx", "64", "--ny", "64"]

@@ -50,9 +50,9 @@ def beside_mpi(name, command, comm, n):
 
 ROWS = [
     *((f"jacobi.{n}.{stream}", f"{RUN} -n {n} {JACOBI} --stream {stream} --verify", 0, PASSED)
-      for n in (1, 2, 4) for stream in ("inline", "host")),
+      for n in (1, 2, 4) for stream in ("program", "host")),
     *((f"life.{n}.{stream}", f"{RUN} -n {n} {LIFE} --stream {stream} --verify", 0, PASSED)
-      for n in (1, 2, 4) for stream in ("inline", "host")),
+      for n in (1, 2, 4) for stream in ("program", "host")),
     ("jacobi.threads", f"{RUN} --threads -n 3 {JACOBI} --verify", 0, PASSED),
     ("life.threads", f"{RUN} --threads -n 3 {LIFE} --verify", 0, PASSED),
     *((f"{name}.openmp.{how}", f"{OPENMP} {RUN} -n 2 {threads} {command} --stream {stream} --verify", 0, PASSED)
@@ -68,6 +68,9 @@ ROWS = [
     *((f"{name}.killed", f"{RUN} -n 3 {{out}}/killed_as_rank_1 {command} {steps} 999999999 --stream host --no-verify", 128 + 9,
        r"\A(?![^\0]*killed rank)[^\0]*rank 1 was ended by signal 9")
       for name, command, steps in (("jacobi", "{bin}/jacobi -n 67 --nccheck 0", "--niter"), ("heat", "{bin}/heat -n 66", "--timesteps"))),
+    *((f"{name}.killed_into_a_file", f"{{out}}/killed_into_a_file {RUN} -n 2 {command} 999999999 --no-verify", 0, wanted)
+      for name, command, wanted in (("jacobi", "{bin}/jacobi -n 67 --niter", r"^Jacobi relaxation: "), ("heat", "{bin}/heat -n 66 --timesteps", r"^Heat: "),
+                                    ("faces", "{bin}/faces -n 8 --timesteps", r"^Faces: "), ("life", "{bin}/life -n 66 --timesteps", r"^Life "))),
     ("heat.order", f"{RUN} -n 3 {HEAT_3D}", 0, r"^error against the exact solution: .* order [12]\.[0-9]+$"),
     ("heat.conservation", f"{RUN} -n 3 {HEAT} --start spots", 0, r"^CONSERVATION: PASSED$"),
     ("heat.no_communication", f"{RUN} -n 2 {HEAT} --comm none", 0, r"^CONSERVATION: skipped"),
@@ -586,6 +589,11 @@ def main():
         (work / "in_folder_of_rank_0").chmod(0o755)
         (work / "killed_as_rank_1").write_text('#!/bin/sh\n[ "$SLUICE_RANK" != 1 ] || (sleep 1; kill -9 $$) &\nexec "$@"\n')
         (work / "killed_as_rank_1").chmod(0o755)
+        # Kills the program once there is a line, or after 20 s.
+        (work / "killed_into_a_file").write_text(
+            f'#!/bin/sh\n"$@" >{work}/killed.txt 2>/dev/null &\nfor i in $(seq 200); do grep -q . {work}/killed.txt && break; sleep 0.1; done\n'
+            f'kill -9 $!\ncat {work}/killed.txt\n')
+        (work / "killed_into_a_file").chmod(0o755)
         (work / "into_a_full_device").write_text('#!/bin/sh\nexec "$@" >/dev/full\n')
         (work / "into_a_full_device").chmod(0o755)
         emucuda = options.bin.resolve().parent / "emucuda"

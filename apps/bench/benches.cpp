@@ -31,7 +31,7 @@ void check_ranks(const Bench& bench, int ranks) {
 
 void check_stream(const Bench& bench, StreamChoice stream) {
   if (stream == StreamChoice::inline_ && bench.run == run_stream)
-    throw apps::UsageError("stream measures a stream of the host or a GPU: --stream inline is for the other benches");
+    throw apps::UsageError("stream measures a stream of the host or a GPU: --stream program is for the other benches");
   if (of_gpu(bench.stream) && !of_gpu(stream))
     throw apps::UsageError(fmt::format("{} is measured on a GPU's stream: --stream cuda or hip", bench.name));
 }
@@ -106,27 +106,31 @@ void check_against(const Bench& bench, const Options& options) {
 // takes milliseconds for a round trip.
 const std::vector<Bench>& benches() {
   static const std::vector<Bench> all = {
-      {"latency", "one way of a ping-pong", run_latency, &Rival::latency, "all", "8:4m", kInline, true, 2, 2},
-      {"bandwidth", "windows of messages", run_bandwidth, &Rival::bandwidth, "all", "64:4m", kInline, true, 2, 2},
-      {"rate", "windows of small messages", run_rate, &Rival::rate, "all", "8:4k", kInline, true, 2, 2},
-      {"stream", "what runs on a stream of the host or a GPU, against hosts that drive persistent requests", run_stream,
-       &Rival::stream, "all", "8:64k", kHost, true, 2, 2},
-      {"halo", "a step with 4 or 26 neighbours", run_halo, &Rival::halo, "all", "8:64k", kInline, true, 2, kAnyNumber},
-      {"replay", "a plan that was captured into a graph, replayed", run_replay, &Rival::replay, "all", "8:64k", kCuda,
+      {"latency", "time of one way of a ping-pong", run_latency, &Rival::latency, "all", "8:4m", kInline, true, 2, 2},
+      {"bandwidth", "bytes per second, in windows of messages", run_bandwidth, &Rival::bandwidth, "all", "64:4m",
+       kInline, true, 2, 2},
+      {"rate", "messages per second, in windows of small messages", run_rate, &Rival::rate, "all", "8:4k", kInline,
        true, 2, 2},
-      {"device", "kernels that put and wait by themselves", run_device, &Rival::device, "all", "8:64k", kCuda, true, 2,
-       2},
-      {"overlap", "a step that computes while data moves", run_overlap, &Rival::overlap, "all", "4k:4m", kHost, false,
-       2, 2},
-      {"scale", "ping-pongs of several pairs at once", run_scale, &Rival::scale, "none", "8:4k", kInline, false, 2,
+      {"stream", "times on a stream of the host or a GPU: a round trip, a step of a halo, enqueueing", run_stream,
+       &Rival::stream, "all", "8:64k", kHost, true, 2, 2},
+      {"halo", "time of a step with 4 or 26 neighbours", run_halo, &Rival::halo, "all", "8:64k", kInline, true, 2,
        kAnyNumber},
-      {"setup", "opening and closing, and memory", run_setup, nullptr, "none", "64", kInline, false, 2, kAnyNumber},
-      {"failure", "from the death of a rank to the error at the others", run_failure, nullptr, "none", "64", kInline,
-       true, 2, kAnyNumber},
-      {"progress", "a put to a rank that computes on every core", run_progress, nullptr, "none", "64k", kInline, false,
-       2, 2},
-      {"packing", "Views of Kokkos that have gaps", run_packing, &Rival::packing, "all", "32:16m", kInline, false, 2,
-       2},
+      {"replay", "times of a plan that was captured into a graph, and is replayed", run_replay, &Rival::replay, "all",
+       "8:64k", kCuda, true, 2, 2},
+      {"device", "time of one way between kernels that put and wait by themselves", run_device, &Rival::device, "all",
+       "8:64k", kCuda, true, 2, 2},
+      {"overlap", "time of a step that computes while data moves", run_overlap, &Rival::overlap, "all", "4k:4m", kHost,
+       false, 2, 2},
+      {"scale", "time of one way of ping-pongs of several pairs at once", run_scale, &Rival::scale, "none", "8:4k",
+       kInline, false, 2, kAnyNumber},
+      {"setup", "times of opening and closing a channel, and memory", run_setup, nullptr, "none", "64", kInline, false,
+       2, kAnyNumber},
+      {"failure", "time from the death of a rank to the error at the others", run_failure, nullptr, "none", "64",
+       kInline, true, 2, kAnyNumber},
+      {"progress", "time of a put to a rank that computes on every core, and how much that rank is slowed down",
+       run_progress, nullptr, "none", "64k", kInline, false, 2, 2},
+      {"packing", "time of one way of Views of Kokkos that have gaps, and of a step of six faces", run_packing,
+       &Rival::packing, "all", "32:16m", kInline, false, 2, 2},
   };
   return all;
 }

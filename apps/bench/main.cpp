@@ -3,6 +3,7 @@
 #include "apps/bench/benches.hpp"
 #include "apps/bench/ours/packing.hpp"
 #include "apps/common/program.hpp"
+#include "apps/common/report.hpp"
 
 #include <fmt/core.h>
 
@@ -14,7 +15,7 @@ int run_rank(sluice::Context& context, const bench::Options& command_line, doubl
   bench::Options options = command_line;
   const bench::Bench& chosen = bench::choose(options, context.size());
   if (context.rank() == 0 && chosen.rivals != nullptr) {
-    for (const auto& line : bench::left_out(options, chosen.rivals)) fmt::print("# {}\n", line);
+    for (const auto& line : bench::left_out(options, chosen.rivals)) apps::print("# {}\n", line);
   }
   bench::Session session(context, options, resident_at_start);
   chosen.run(session);
@@ -25,8 +26,8 @@ int run_rank(sluice::Context& context, const bench::Options& command_line, doubl
 
 int main(int argc, char** argv) {
   const double resident_at_start = bench::resident_bytes();
-  std::vector<std::string> names;
-  for (const bench::Bench& row : bench::benches()) names.emplace_back(row.name);
+  bench::BenchNames names;
+  for (const bench::Bench& row : bench::benches()) names.emplace_back(row.name, row.what);
   bench::Options options;
   const apps::Parsed parsed = bench::parse(argc, argv, names, options);
   // A context reads the variable when it is made, later.

@@ -21,17 +21,23 @@ const char* name_in(const Choices<T>& choices, T value) {
   return std::ranges::find(choices, value, &std::pair<const std::string, T>::second)->first.c_str();
 }
 
-/// Adds an option that sets `value`. `choices` outlives the app.
+/// Adds an option that sets `value`. --help does not show `other_names`.
 template <class T>
-void add_choice(CLI::App& app, const std::string& flag, T& value, const Choices<T>& choices, const std::string& help) {
+void add_choice(CLI::App& app, const std::string& flag, T& value, const Choices<T>& choices, const std::string& help,
+                const Choices<T>& other_names = {}) {
   std::vector<std::string> names;
   std::string shown;
   for (const auto& choice : choices) {
     names.push_back(choice.first);
     shown += (shown.empty() ? "" : "|") + choice.first;
   }
+  std::map<std::string, T> all = choices;
+  for (const auto& other : other_names) {
+    names.push_back(other.first);
+    all.insert(other);
+  }
   app.add_option_function<std::string>(
-         flag, [&value, &choices](const std::string& name) { value = choices.at(name); }, help)
+         flag, [&value, all = std::move(all)](const std::string& name) { value = all.at(name); }, help)
       ->check(CLI::IsMember(names))
       ->option_text(shown);
 }

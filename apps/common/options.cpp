@@ -29,7 +29,8 @@ const Choices<Comm> kComms = {{"sluice", Comm::sluice},
                               {"mpi_persistent", Comm::mpi_persistent},
                               {"none", Comm::none}};
 const Choices<StreamKind> kStreams = {
-    {"inline", StreamKind::inline_}, {"host", StreamKind::host}, {"cuda", StreamKind::cuda}};
+    {"program", StreamKind::inline_}, {"host", StreamKind::host}, {"cuda", StreamKind::cuda}};
+const Choices<StreamKind> kOlderStreams = {{"inline", StreamKind::inline_}};
 
 constexpr const char* kTrace = "--trace";
 
@@ -127,7 +128,9 @@ void add_common_options(CLI::App& app, CommonOptions& options, const std::string
       "(pack, compute and unpack only)");
   add_choice(
       app, "--stream", options.stream, kStreams,
-      "where the work runs: inline (default; the calling thread), host (a host stream) or cuda (a GPU's stream)");
+      "where the work runs: program (default; program order, in the calling thread), host (a host stream) or cuda (a "
+      "GPU's stream)",
+      kOlderStreams);
   add_backend_option(app, options.backend);
   CLI::Option* const verify = app.add_flag_callback(
       "--verify", [&options] { options.verify = true; },

@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
@@ -22,6 +23,8 @@ namespace apps {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+std::atomic<int> g_output_error{0};  // of standard output
 
 Json phases_json(const PhaseSeconds& seconds) {
   Json phases = Json::object();
@@ -119,8 +122,14 @@ void write_text(const std::string& file, const std::string& text) {
 }
 
 void flush_output() {
-  if (std::fflush(stdout) != 0)
-    throw std::system_error(errno, std::generic_category(), "cannot write to standard output");
+  flush_lines();
+  if (const int error = g_output_error.load(); error != 0)
+    throw std::system_error(error, std::generic_category(), "cannot write to standard output");
+}
+
+void flush_lines() noexcept {
+  int none = 0;
+  if (std::fflush(stdout) != 0) g_output_error.compare_exchange_strong(none, errno);  // the first error stays
 }
 
 void write_results(const Result& result, const CommonOptions& options) {

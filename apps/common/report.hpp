@@ -5,6 +5,8 @@
 #include "apps/common/options.hpp"
 #include "apps/common/phases.hpp"
 
+#include <fmt/core.h>
+
 #include <optional>
 #include <string>
 #include <utility>
@@ -54,8 +56,20 @@ std::string why_not_writable(const std::string& file);
 void check_writable(const std::string& file);
 /// Writes nothing if the name is empty. @throws std::runtime_error
 void write_text(const std::string& file, const std::string& text);
-/// Flushes standard output: only then a full device is noticed. @throws std::system_error
+/// Flushes standard output: only then a full device is noticed. @throws std::system_error, also for an earlier error of
+/// `flush_lines`
 void flush_output();
+/// Flushes standard output, so that the lines of a job that is killed are in the file. An error is kept for
+/// `flush_output`, and the job continues.
+void flush_lines() noexcept;
+
+/// Prints to standard output, and flushes it.
+template <class... Values>
+void print(fmt::format_string<Values...> format, Values&&... values) {
+  fmt::print(format, std::forward<Values>(values)...);
+  flush_lines();
+}
+
 /// Writes the files that the options name.
 void write_results(const Result& result, const CommonOptions& options);
 

@@ -65,6 +65,7 @@ std::optional<double> verify(Result& result, const std::string& why_not, std::sp
   result.verification = comparison.passed() ? "passed" : "failed";
   result.max_error = comparison.max_error;
   fmt::print(out, "{}\n", verification_line(comparison, mesh));
+  flush_lines();
   return serial_s;
 }
 

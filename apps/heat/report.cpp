@@ -24,14 +24,14 @@ std::string why_not_verified(const Options& options) {
 
 bool balance_is_kept(const Options& options, Solution& solution) {
   if (!solution.balance) {
-    fmt::print("CONSERVATION: skipped (without communication heat is lost)\n");
+    apps::print("CONSERVATION: skipped (without communication heat is lost)\n");
     return true;
   }
   const Balance& balance = *solution.balance;
   const bool kept = balance.kept(options.steps);
-  fmt::print("heat: {:.17g} before, {:.17g} after: a change of {:.2g} of it, by rounding at most {:.2g}\n",
-             balance.before, balance.after, balance.change(), rounding(options.steps));
-  fmt::print("CONSERVATION: {}\n", kept ? "PASSED" : "FAILED");
+  apps::print("heat: {:.17g} before, {:.17g} after: a change of {:.2g} of it, by rounding at most {:.2g}\n",
+              balance.before, balance.after, balance.change(), rounding(options.steps));
+  apps::print("CONSERVATION: {}\n", kept ? "PASSED" : "FAILED");
   solution.result.more.emplace_back("heat_change", balance.change());
   return kept;
 }
@@ -39,15 +39,16 @@ bool balance_is_kept(const Options& options, Solution& solution) {
 void print_error(const Options& options, Solution& solution) {
   if (!solution.accuracy) return;
   const Accuracy& accuracy = *solution.accuracy;
-  fmt::print("error against the exact solution: {:.4g}", accuracy.error);
+  apps::print("error against the exact solution: {:.4g}", accuracy.error);
   solution.result.more.emplace_back("error", accuracy.error);
-  if (accuracy.coarse_error) fmt::print("; in cells twice as wide {:.4g}", *accuracy.coarse_error);
+  if (accuracy.coarse_error) apps::print("; in cells twice as wide {:.4g}", *accuracy.coarse_error);
   if (const auto order = accuracy.order(options.steps)) {
-    fmt::print(": order {:.2f}\n", *order);
+    apps::print(": order {:.2f}\n", *order);
     solution.result.more.emplace_back("order", *order);
   } else {
-    fmt::print("; its order is not known ({})\n", accuracy.coarse_error ? "errors as small as these are rounding"
-                                                                        : why_no_order(options, solution.result.ranks));
+    apps::print("; its order is not known ({})\n", accuracy.coarse_error
+                                                       ? "errors as small as these are rounding"
+                                                       : why_no_order(options, solution.result.ranks));
   }
 }
 
@@ -85,8 +86,8 @@ std::string why_no_order(const Options& options, int ranks) {
 
 void print_header(const Options& options) {
   const std::string planes = options.problem().has_planes() ? fmt::format(" x {}", options.nz) : "";
-  fmt::print("Heat: {} steps of {:g} in a box of {} x {}{} cells\n", options.steps, options.fourier, options.nx,
-             options.ny, planes);
+  apps::print("Heat: {} steps of {:g} in a box of {} x {}{} cells\n", options.steps, options.fourier, options.nx,
+              options.ny, planes);
 }
 
 apps::StepFiles<double> step_files(const Options& options, int ranks) {
@@ -99,7 +100,7 @@ apps::StepFiles<double> step_files(const Options& options, int ranks) {
 
 int report(const Options& options, Solution& solution) {
   apps::Result& result = solution.result;
-  fmt::print("{}", apps::to_text(result, options.updates()));
+  apps::print("{}", apps::to_text(result, options.updates()));
   const bool kept = balance_is_kept(options, solution);
   print_error(options, solution);
   const apps::Mesh mesh = options.problem().mesh();

@@ -17,23 +17,23 @@ namespace jacobi {
 namespace {
 
 void print_csv_line(const Options& options, const apps::Result& result, std::optional<double> serial_s) {
-  fmt::print("{}, {}, {}, {}, {}, {}, 1, {:f}, {}\n", result.comm, result.nx, result.ny, options.iterations,
-             options.norm_every, result.ranks, result.solve_s, serial_s ? fmt::format("{:f}", *serial_s) : "");
+  apps::print("{}, {}, {}, {}, {}, {}, 1, {:f}, {}\n", result.comm, result.nx, result.ny, options.iterations,
+              options.norm_every, result.ranks, result.solve_s, serial_s ? fmt::format("{:f}", *serial_s) : "");
 }
 
 }  // namespace
 
 void print_norm(const Options& options, apps::Index iteration, double norm) {
   if (!options.csv_line && iteration % 100 < options.norm_every)
-    fmt::print("{:5d}, {:.6f}{}", iteration, norm, apps::line_end());
+    apps::print("{:5d}, {:.6f}{}", iteration, norm, apps::line_end());
 }
 
 void print_header(const Options& options) {
   if (options.csv_line) return;
   const std::string planes = options.problem().has_planes() ? fmt::format("{} x ", options.nz) : "";
-  fmt::print("Jacobi relaxation: {} iterations on {}{} x {} mesh", options.iterations, planes, options.ny, options.nx);
-  if (options.norm_every > 0) fmt::print(" with norm check every {} iterations", options.norm_every);
-  fmt::print("\n");
+  apps::print("Jacobi relaxation: {} iterations on {}{} x {} mesh", options.iterations, planes, options.ny, options.nx);
+  if (options.norm_every > 0) apps::print(" with norm check every {} iterations", options.norm_every);
+  apps::print("\n");
 }
 
 bool reports_field(const Options& options) {
@@ -42,7 +42,7 @@ bool reports_field(const Options& options) {
 
 int report(const Options& options, Solution& solution) {
   apps::Result& result = solution.result;
-  if (!options.csv_line) fmt::print("{}", apps::to_text(result, options.updates(result.steps)));
+  if (!options.csv_line) apps::print("{}", apps::to_text(result, options.updates(result.steps)));
   const std::string why_not = apps::why_not_verified(options.common, options.updates(options.iterations));
   const apps::Mesh mesh = options.problem().mesh();
   const auto serial_s = apps::verify<double>(

@@ -27,8 +27,8 @@ struct Files {
 }  // namespace
 
 void print_header(const Options& options, const World& world) {
-  fmt::print("Life ({}): {} generations on a torus of {} x {} cells\n", rule_text(world.rule), options.generations,
-             world.nx, world.ny);
+  apps::print("Life ({}): {} generations on a torus of {} x {} cells\n", rule_text(world.rule), options.generations,
+              world.nx, world.ny);
 }
 
 bool reports_field(const Options& options, const World& world) {
@@ -47,7 +47,7 @@ apps::StepFiles<Cell> step_files(const Options& options, const World& world, int
 int report(const Options& options, const World& world, Solution& solution) {
   apps::Result& result = solution.result;
   const double updates = world.updates(options.generations);
-  fmt::print("{}population: {}\n", apps::to_text(result, updates), solution.population);
+  apps::print("{}population: {}\n", apps::to_text(result, updates), solution.population);
   apps::verify<Cell>(result, apps::why_not_verified(options.common, updates), solution.cells, world.mesh(),
                      [&] { return live_serially(world, options.generations); });
   apps::write_results(result, options.common);

@@ -24,7 +24,8 @@ LINES = {"floor": ("floor: memcpy\nand a flag", {"color": "gray", "linestyle": "
          "mpi_put_flush": ("MPI put, flush,\nflag", {"color": "#D55E00", "marker": "^"})}
 OTHER_LINES = [{"color": color, "marker": marker}
                for color, marker in zip(("#009E73", "#E69F00", "#56B4E9", "#0072B2", "#D55E00", "#CC79A7"), "vP*sD^")]
-STREAMS = {"inline": "program order", "host": "host stream", "cuda": "CUDA stream", "hip": "HIP stream"}
+OLDER_STREAMS = {"inline": "program"}
+STREAMS = {"program": "program order", "host": "host stream", "cuda": "CUDA stream", "hip": "HIP stream"}
 MEMORIES = {"allocated": "allocated memory", "user": "malloc'ed memory"}
 SIZE = (5.2, 4.7)  # inches: two figures stand side by side on a page
 LABEL_HEIGHT = 0.17  # inches that a line of a label takes
@@ -81,6 +82,7 @@ def rows_of(path, benches, needs):
         fault = fault_of(row, benches, needs)
         if fault:
             refuse(f"{path}: {fault}")
+        row["stream"] = OLDER_STREAMS.get(row["stream"], row["stream"])
     return rows
 
 

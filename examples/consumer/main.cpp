@@ -27,5 +27,6 @@ int main(int argc, char** argv) {
 
     if (got != left) throw std::runtime_error("got " + std::to_string(got) + " instead of " + std::to_string(left));
     std::printf("rank %d of %d: got %d from the left\n", ctx.rank(), ctx.size(), got);
+    std::fflush(stdout);  // a job that is killed has its lines, in a file too
   });
 }

@@ -118,5 +118,6 @@ int main(int argc, char** argv) {
       if (one != expected) throw std::runtime_error(std::to_string(one) + " instead of " + std::to_string(expected));
     }
     std::printf("rank %d: the sum is %d, %s\n", ctx.rank(), expected, gpus > 0 ? "by a kernel" : "without a GPU");
+    std::fflush(stdout);  // a job that is killed has its lines, in a file too
   });
 }

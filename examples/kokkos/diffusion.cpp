@@ -88,6 +88,7 @@ void diffuse(sluice::Context& context) {
   }
   if (!first) return;
   std::printf("heat after %d steps on %d ranks: %.9f\n", kSteps, context.size(), sum());
+  std::fflush(stdout);  // a job that is killed has its lines, in a file too
   if (std::abs(sum() - 1000.0) > 1e-9) throw std::runtime_error("heat was lost");
 }
 

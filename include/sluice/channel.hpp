@@ -41,6 +41,11 @@ struct ChannelOptions {
   /// A description of what a slot holds, in words of the program's, for example "3 doubles". If both ends have one and
   /// they differ, both ends fail with Code::mismatch. Beyond 64 KiB a hash is compared.
   std::string_view contents = {};
+  /// Of a Receiver: `Receiver::bytes` says how many bytes a put had. Each put then costs a second one, of 16 bytes,
+  /// which over a network is one more message, and for a NIC one more entry. Plans do not share a doorbell for such
+  /// channels, and kernels cannot drive them (`on_device`, captured plans). The sender learns of it when the ends
+  /// connect; at a Sender the option does nothing.
+  bool lengths = false;
 };
 
 /// The base of Sender and Receiver. A handle that is made without arguments, or was moved from, is empty: `peer` is -1,
@@ -171,8 +176,8 @@ class SLUICE_EXPORT Receiver : public ChannelHandle {
   /// Enqueues a wait for the next epoch, and returns its slot. Later work on the stream sees every byte of that epoch.
   /// In program order that is so when the call returns. After a partial put the other bytes of the slot are unchanged.
   /// The sender does not touch the slot before its `release`.
-  /// @throws Error see Sender, "Errors of verbs"; {Code::misuse} also if the peer has closed its end and will never put
-  ///   this epoch.
+  /// @throws Error see Sender, "Errors of verbs"; {Code::closed} if the peer has closed its end and will never put this
+  ///   epoch, for which a wait that is enqueued fails the channel.
   Slice wait(Stream stream);
 
   /// Enqueues the release of the oldest epoch that was waited for: the sender may overwrite its slot. Over a network
@@ -181,14 +186,27 @@ class SLUICE_EXPORT Receiver : public ChannelHandle {
   void release(Stream stream);
 
   /// If the epoch after the last one waited for has landed, waits for it and returns its slot. Otherwise nothing
-  /// changes. Does not block.
+  /// changes, as when the peer has closed its end and will never put this epoch (see `closed`). Does not block.
   /// @throws Error{Code::misuse} if the handle is empty; if this end is closed, in a committed plan or driven by
-  ///   kernels; if the peer has closed its end and will never put this epoch. Else the failure of the channel.
+  ///   kernels. Else the failure of the channel.
   std::optional<Slice> test();
   /// Like `test`, but blocks the host until the epoch has landed, for at most `timeout`. A timeout is no error. Calls
   /// that wait for the same epoch count as one wait for the warnings of SLUICE_WARN.
   /// @throws Error as `test`.
   std::optional<Slice> wait_for(Timeout timeout);
+
+  /// True once the peer has closed its end and every epoch that it has put is waited for: a loop of `test` or
+  /// `wait_for` ends here. Does not block.
+  /// @throws Error{Code::misuse} if the handle is empty; the failure of the channel, unless that is Code::closed.
+  bool closed() const;
+
+  /// Number of bytes of the put that the last completed wait has seen: of a partial put those of the part, whose offset
+  /// is not told. In program order the last wait is that of the last call of `wait`, `test` or `wait_for`; on a stream
+  /// it is the last one that the stream has completed, so a callable between a `wait` and its `release` finds its own.
+  /// Call it before the epoch is released. A plan may drive the channel. Does not block.
+  /// @throws Error{Code::misuse} without ChannelOptions::lengths, before the first wait has completed, after the
+  ///   release of the epoch, if this end is closed or the handle is empty. Else the failure of the channel.
+  std::size_t bytes() const;
 
   /// Gives this end to kernels, as Sender::on_device does.
   /// @throws Error as Sender::on_device; {Code::misuse} also if an enqueued wait has not completed.

@@ -103,15 +103,21 @@ class SLUICE_EXPORT Context {
   Context sub(std::span<const Rank> ranks);
   Context sub(std::initializer_list<Rank> ranks);
 
-  /// Blocks until everything that was enqueued on `stream` before has run, and then calls `check`.
-  /// @throws what HostStream::synchronize and `check` throw; Error{Code::transport} if the GPU's driver fails;
-  ///   {Code::unsupported} if this build or machine cannot drive the stream.
-  void synchronize(Stream stream);
+  /// Blocks until everything that was enqueued on `stream` before has run, for at most `timeout`, and then calls
+  /// `check`.
+  /// @throws what HostStream::synchronize and `check` throw; Error{Code::timeout}: nothing has changed;
+  ///   {Code::transport} if the GPU's driver fails; {Code::unsupported} if this build or machine cannot drive the
+  ///   stream.
+  void synchronize(Stream stream, Timeout timeout = kForever);
   /// Throws the oldest failure of a channel of this rank that neither `check` nor `synchronize` has thrown yet, if
   /// there is one. Does not block. The channels of all contexts and scopes that were made from one another count.
+  ///
+  /// Failures of one cause (the loss of a peer, an abort, the stop of a stream) count as told once any call has thrown
+  /// one of them. A cause that is not told when the rank ends is a line on stderr, and `run` returns 1.
   void check();
-  /// Fails every channel of this rank with Code::aborted: here when the call returns, at the peers soon after. That
-  /// ends every wait on streams. `why` is part of the error; the peers get at most 4096 characters of it.
+  /// Fails every channel of this rank with Code::aborted: here when the call returns, at the peers soon after, also at
+  /// those that connect at this moment. That ends every wait on streams. `why` is part of the error; the peers get at
+  /// most 4096 characters of it.
   void abort(std::string_view why);
 
  private:

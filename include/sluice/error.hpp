@@ -21,7 +21,8 @@ enum class Code {
   transport,  ///< a backend or a GPU's driver failed to move data
   unsupported,       ///< this build or machine cannot do it
   out_of_resources,  ///< memory, descriptors or queue entries ran out
-  aborted            ///< `Context::abort` was called, or a stream stopped or was destroyed, here or at the peer
+  aborted,           ///< `Context::abort` was called, or a stream stopped or was destroyed, here or at the peer
+  closed             ///< a wait for an epoch that never comes: the peer has closed its end
 };
 
 /// The name of the enumerator, as in logs and messages.

@@ -33,7 +33,9 @@ using Body = std::function<void(Context&)>;
 ///
 /// A rank may call `exit` in the body. `exit(0)` is a failure if the rank has channels open or if other ranks of its
 /// process still run: one line on stderr names the rank, and the exit code is 1.
-/// @returns the exit code. 0: success. 1: a body threw, a context could not be made, or the timeline not be written.
+/// @returns the exit code. 0: success. 1: a body threw, a failure was thrown by no call, a context could not be made,
+///   or the timeline not be written. A HostStream that outlives the call writes its line, and changes the code no more;
+///   nor does a failure that no call has thrown when a rank calls `exit`.
 ///   2: a bad setting, or a second call. For 1 and 2, a line on stderr has the reason. `run` throws no std::exception.
 SLUICE_EXPORT int run(int argc, char** argv, const Body& body, const Options& options = {});
 

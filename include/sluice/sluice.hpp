@@ -11,3 +11,4 @@
 #include <sluice/stream.hpp>
 #include <sluice/trace.hpp>
 #include <sluice/types.hpp>
+#include <sluice/wait_any.hpp>

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -16,6 +17,19 @@ struct CUstream_st;   // cudaStream_t is a pointer to this
 struct ihipStream_t;  // hipStream_t is a pointer to this
 
 namespace sluice {
+
+/// A point between the items of a HostStream, made by `HostStream::record`. Copies are cheap; any thread may use them.
+class SLUICE_EXPORT HostEvent {
+ public:
+  /// Reached from the start.
+  HostEvent() noexcept = default;
+
+ private:
+  friend class HostStream;
+  struct Impl;
+  explicit HostEvent(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+  std::shared_ptr<Impl> impl_;
+};
 
 /// A stream without a GPU: a FIFO queue whose items run one after another, in order. The verbs of channels and plans
 /// are items of it, and wait there as on a GPU's stream. Callables run in one thread of the stream's own.
@@ -34,10 +48,11 @@ class SLUICE_EXPORT HostStream {
     /// The longest time for which one wait on this stream may last. A wait that lasts longer fails its channel with
     /// Code::timeout. The limit of the context applies too.
     Timeout timeout = kForever;
-    /// If true, the first failed wait stops the stream until the next `synchronize`, which throws the failure. A
-    /// stopped stream destroys callables in order without running them. A verb that it reaches fails its channel, or
-    /// all channels of its plan, with Code::aborted.
+    /// If true, the first failed wait stops the stream too, as a callable that throws does (see `run`), until the next
+    /// `synchronize`, which throws the failure.
     bool stop_after_failure = false;
+    /// A name for messages and the timeline. The text is copied.
+    std::string_view name = {};
   };
 
   /// A stream with the default options. @throws Error{Code::out_of_resources} without memory or without a thread.
@@ -47,7 +62,8 @@ class SLUICE_EXPORT HostStream {
   explicit HostStream(Options options);
 
   /// Blocks until all enqueued items have run. A wait that is not fulfilled ends, and its channel fails with
-  /// Code::aborted. Must not be called inside the stream.
+  /// Code::aborted: the stream stops there, and runs no callable behind. An exception of a callable that no
+  /// `synchronize` has thrown is a line on stderr, and `run` returns 1. Must not be called inside the stream.
   ~HostStream();
   /// The handles of `Stream::host` stay valid. The stream that was moved from is empty: its `run` and `synchronize`
   /// throw Error{Code::misuse}.
@@ -56,18 +72,29 @@ class SLUICE_EXPORT HostStream {
   HostStream& operator=(HostStream&&) noexcept;
 
   /// Enqueues `work()` and returns. `work` is moved in; up to 64 bytes of it need no allocation. If `work()` throws,
-  /// the stream goes on with the next item, and the next `synchronize` throws the exception.
+  /// the stream stops until the next `synchronize`, which throws the exception. A stopped stream destroys callables in
+  /// order without running them. A verb that it reaches moves nothing and fails its channel, or all channels of its
+  /// plan, with Code::aborted and the text of the exception, here and at the peer.
   /// @throws Error{Code::misuse} if the stream was moved from, and in a child of fork.
   template <std::invocable F>
   void run(F work) {
     push(Work(std::move(work)));
   }
 
-  /// Blocks until everything that was enqueued before has run. Restarts a stream that has stopped. Failures of channels
-  /// are thrown by `Context::synchronize`.
-  /// @throws the first exception that a callable threw since the last call; else, if the stream had stopped, the Error
-  ///   that stopped it; Error{Code::misuse} inside the stream, if it was moved from, and in a child of fork.
-  void synchronize();
+  /// Blocks until everything that was enqueued before has run, for at most `timeout`. Restarts a stream that has
+  /// stopped. A failure of a channel is thrown once, here or by `Context::check`.
+  /// @throws the exception of the callable that stopped the stream; else the failure that stopped it; else the oldest
+  ///   failure that a verb has met on this stream and that was not thrown yet. Error{Code::timeout}: nothing has
+  ///   changed. {Code::misuse} inside the stream, if it was moved from, and in a child of fork.
+  void synchronize(Timeout timeout = kForever);
+
+  /// Returns the point behind everything that was enqueued before.
+  /// @throws Error{Code::misuse} if the stream was moved from, and in a child of fork.
+  HostEvent record();
+  /// Later items run only when `event` is reached, for which Options::timeout is the limit. If the stream that recorded
+  /// it had stopped there, this stream stops too.
+  /// @throws Error{Code::misuse} if the stream was moved from, and in a child of fork.
+  void wait(HostEvent event);
 
   /// True if a wait on this stream has failed since the last `synchronize`: one of `wait`, `acquire` or `put`, whose
   /// channel has failed. A long callable can check it and return early. Any thread.

@@ -198,6 +198,14 @@ std::optional<Error> expect_code(Code code, F call, const char* file = __builtin
   return error;
 }
 
+/// Asserts that the peer soon reports that a channel has failed with this code.
+inline void expect_reported(Context& context, Code code) {
+  const auto end = Clock::now() + std::chrono::seconds(10);
+  expect_code(code, [&] {
+    for (; Clock::now() < end; std::this_thread::sleep_for(std::chrono::microseconds(200))) context.check();
+  });
+}
+
 /// Holds for `time` that nothing changes: what must never happen does not happen in that time either.
 template <class F>
 void expect_for(std::chrono::milliseconds time, F holds) {

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -79,6 +80,10 @@ namespace {
 constexpr long kMark = SYS_getpgid;
 constexpr std::uint64_t kBegin = 0x51'0001;
 constexpr std::uint64_t kEnd = 0x51'0002;
+constexpr std::uint64_t kBeginSteps = 0x51'0003;
+
+/// Shared with the child: 1 while it is to be stepped.
+std::atomic<int>* g_steps = nullptr;
 
 /// Runs in the child, under the tracer's eyes.
 [[noreturn]] void be_traced(const std::function<int()>& work) {
@@ -103,6 +108,10 @@ class Tracer {
       } else if (signal == (SIGTRAP | 0x80)) {
         look();
         go_on(0);
+      } else if (signal == SIGTRAP && stepping_) {
+        stepping_ = g_steps->load() != 0;
+        if (stepping_) ++calls_.instructions;
+        go_on(0);
       } else {
         go_on(signal);
       }
@@ -113,7 +122,7 @@ class Tracer {
   }
 
  private:
-  void go_on(long signal) const { ::ptrace(PTRACE_SYSCALL, child_, nullptr, signal); }
+  void go_on(long signal) const { ::ptrace(stepping_ ? PTRACE_SINGLESTEP : PTRACE_SYSCALL, child_, nullptr, signal); }
 
   void look() {
     __ptrace_syscall_info info{};
@@ -123,7 +132,9 @@ class Tracer {
     }
     if (info.op != PTRACE_SYSCALL_INFO_ENTRY) return;
     const bool mark = static_cast<long>(info.entry.nr) == kMark;
-    if (mark && info.entry.args[0] == kBegin) {
+    if (mark && info.entry.args[0] == kBeginSteps) {
+      stepping_ = true;
+    } else if (mark && info.entry.args[0] == kBegin) {
       counting_ = true;
     } else if (mark && info.entry.args[0] == kEnd) {
       counting_ = false;
@@ -135,6 +146,7 @@ class Tracer {
 
   pid_t child_;
   bool first_ = true;
+  bool stepping_ = false;
   bool counting_ = false;
   bool seen_end_ = false;
   SystemCalls calls_;
@@ -145,8 +157,22 @@ class Tracer {
 void begin_counting() noexcept { ::syscall(kMark, kBegin); }
 void end_counting() noexcept { ::syscall(kMark, kEnd); }
 
+void begin_stepping() noexcept {
+  g_steps->store(1);
+  ::syscall(kMark, kBeginSteps);
+}
+void end_stepping() noexcept {
+  g_steps->store(0);
+  end_counting();
+}
+
 SystemCalls count_system_calls(const std::function<int()>& work) {
   std::fflush(nullptr);
+  if (g_steps == nullptr) {
+    void* const page = ::mmap(nullptr, sizeof *g_steps, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) return {.why_not = std::string("mmap: ") + std::strerror(errno)};
+    g_steps = ::new (page) std::atomic<int>(0);
+  }
   const pid_t child = ::fork();
   if (child == 0) be_traced(work);
   if (child < 0) return {.why_not = std::string("fork: ") + std::strerror(errno)};

@@ -22,7 +22,8 @@ std::uint64_t locks() noexcept;
 /// The result of `counted_calls`.
 struct SystemCalls {
   std::uint64_t count = 0;
-  long first = -1;      ///< the number of the first of them
+  long first = -1;  ///< the number of the first of them
+  std::uint64_t instructions = 0;
   int exit_code = 0;    ///< of the child
   std::string why_not;  ///< not empty: they could not be counted here
 };
@@ -33,5 +34,9 @@ void end_counting() noexcept;
 
 /// Runs `work` in a child process, whose main thread is traced (ptrace).
 SystemCalls count_system_calls(const std::function<int()>& work);
+
+/// Between these two, inside `count_system_calls`, the calling thread's instructions are counted one by one.
+void begin_stepping() noexcept;
+void end_stepping() noexcept;
 
 }  // namespace sluice::test

@@ -225,7 +225,7 @@ void close_all(Ends& ends) {
 
 TEST_P(GpuPlansNear, that_are_refused_an_operation_leave_channels_that_close) {
   if (!may_refuse_operations()) return;
-  run_peers(peers_with_kernels(GetParam()), [](Context& context) {
+  run_peers(with_untold(peers_with_kernels(GetParam())), [](Context& context) {
     GpuStream one_stream;  // hardware has few queues for streams: the engine's own copies must not share one that waits
     const Stream stream = one_stream.stream();
     for_each_refusal([&](const Refusal& what) {

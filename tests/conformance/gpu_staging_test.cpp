@@ -60,7 +60,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuStaging);
 /// Rank 0 puts behind a wait of its own for what never comes. Other channels go on, and the timeout of that wait lets
 /// the copy through.
 TEST_P(GpuStaging, that_is_held_up_holds_up_nobody) {
-  run_peers(peers(), [](Context& context) {
+  run_peers(with_untold(peers()), [](Context& context) {
     const GpuCase& one = GetParam();
     const Stream order = Stream::program_order();
     const Memory here = context.allocate(one.bytes);
@@ -221,7 +221,7 @@ class GpuAcquire : public GpuStaging {
   /// `end(context)` ends the wait, in rank 0; its stream says `code` then.
   template <class F>
   static void release(const Peers& peers, Code code, F end) {
-    run_peers(peers, [code, end](Context& context) {
+    run_peers(with_untold(peers), [code, end](Context& context) {
       if (!may_hold_up_copies(context)) return;
       if (context.rank() == 0) {
         hold(context, [&](Stream stream) {

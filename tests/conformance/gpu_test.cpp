@@ -690,7 +690,7 @@ TEST_P(GpuStreams, that_wait_too_long_are_released) {
   static constexpr auto kTimeout = 100ms;
   Peers peers = peers_of(GetParam());
   peers.timeout = kTimeout;
-  run_peers(peers, [](Context& context) {
+  run_peers(with_untold(peers), [](Context& context) {
     const GpuCase& one = GetParam();
     if (context.rank() == 1) {
       const Piece source(context, one.source, one.bytes);

@@ -104,7 +104,7 @@ TEST(HostStreams, any_thread_may_enqueue) {
   });
 }
 
-TEST(HostStreams, what_a_callable_throws_surfaces_at_synchronize) {
+TEST(HostStreams, what_a_callable_throws_stops_it_until_synchronize_throws_that) {
   run_peers(alone(), [](Context& context) {
     HostStream stream;
     bool ran = false;
@@ -120,10 +120,112 @@ TEST(HostStreams, what_a_callable_throws_surfaces_at_synchronize) {
       }
     };
     EXPECT_EQ(what_of([&] { stream.synchronize(); }), "first");
-    EXPECT_TRUE(ran);
+    EXPECT_FALSE(ran);
     EXPECT_EQ(what_of([&] { stream.synchronize(); }), "");  // since the last call there was none
     stream.run([] { throw std::runtime_error("third"); });
     EXPECT_EQ(what_of([&] { context.synchronize(Stream::host(stream)); }), "third");
+  });
+}
+
+TEST(HostStreams, wait_for_events_of_each_other) {
+  run_peers(alone(), [](Context&) {
+    HostStream first({.capacity = 8});
+    HostStream second({.capacity = 8});
+    int step = 0;
+    bool in_order = true;
+    for (int i = 0; i < 300; ++i) {
+      first.run([&, i] { in_order = in_order && step++ == 2 * i; });
+      second.wait(first.record());
+      second.run([&, i] { in_order = in_order && step++ == 2 * i + 1; });
+      first.wait(second.record());
+    }
+    second.wait(HostEvent());  // reached
+    first.synchronize();
+    EXPECT_TRUE(in_order);
+    EXPECT_EQ(step, 600);
+  });
+}
+
+TEST(HostStreams, stop_where_they_wait_for_one_that_has_stopped) {
+  run_peers(alone(), [](Context&) {
+    HostStream first({.name = "first"});
+    HostStream second;
+    bool ran = false;
+    first.run([] { throw std::runtime_error("no number"); });
+    second.wait(first.record());
+    second.run([&] { ran = true; });
+    const auto error = expect_code(Code::aborted, [&] { second.synchronize(); });
+    if (error) {
+      EXPECT_NE(std::string(error->what()).find("stream 'first': no number"), std::string::npos);
+    }
+    EXPECT_THROW(first.synchronize(), std::runtime_error);
+    EXPECT_FALSE(ran);
+    second.run([&] { ran = true; });
+    EXPECT_NO_THROW(second.synchronize());
+    EXPECT_TRUE(ran);
+  });
+}
+
+TEST(HostStreams, stop_where_they_wait_too_long_for_an_event) {
+  run_peers(alone(), [](Context&) {
+    HostStream first;
+    HostStream second({.timeout = 20ms, .name = "second"});
+    std::atomic<bool> go{false};
+    bool ran = false;
+    first.run([&] {
+      while (!go.load()) std::this_thread::sleep_for(1ms);
+    });
+    second.wait(first.record());
+    second.run([&] { ran = true; });
+    expect_code(Code::timeout, [&] { second.synchronize(); });
+    EXPECT_FALSE(ran);
+    go.store(true);
+    first.synchronize();
+  });
+}
+
+TEST(HostStreams, give_up_synchronizing_after_the_limit) {
+  run_peers(alone(), [](Context& context) {
+    HostStream stream({.name = "slow"});
+    std::atomic<bool> go{false};
+    int ran = 0;
+    stream.run([&] {
+      while (!go.load()) std::this_thread::sleep_for(1ms);
+    });
+    stream.run([&] { ++ran; });
+    for (const Timeout limit : {Timeout(0), Timeout(20ms)}) {
+      const auto error = expect_code(Code::timeout, [&] { stream.synchronize(limit); });
+      if (error) {
+        EXPECT_NE(std::string(error->what()).find("'slow'"), std::string::npos);
+      }
+      expect_code(Code::timeout, [&] { context.synchronize(Stream::host(stream), limit); });
+    }
+    go.store(true);
+    stream.synchronize(10s);
+    EXPECT_EQ(ran, 1);
+    stream.run([] { throw std::runtime_error("thrown"); });
+    EXPECT_THROW(stream.synchronize(10s), std::runtime_error);
+  });
+}
+
+TEST(HostStreams, may_be_asked_often_whether_they_have_passed) {
+  run_peers(alone(), [](Context&) {
+    HostStream stream({.capacity = 8});
+    stream.synchronize(0s);  // nothing is enqueued
+    std::atomic<bool> go{false};
+    stream.run([&] {
+      while (!go.load()) std::this_thread::sleep_for(1ms);
+    });
+    for (int i = 0; i < 100; ++i) expect_code(Code::timeout, [&] { stream.synchronize(1ms); });
+    go.store(true);
+    stream.synchronize(10s);
+    stream.run([&] {
+      while (go.load()) std::this_thread::sleep_for(1ms);
+    });
+    for (int i = 0; i < 7; ++i) stream.run([] {});  // the queue is full
+    expect_code(Code::timeout, [&] { stream.synchronize(20ms); });
+    go.store(false);
+    stream.synchronize();
   });
 }
 

@@ -17,7 +17,9 @@ namespace sluice::test {
 class SeamWatch final : public device::Watch {
  public:
   void fail(Code code, const std::string& what) noexcept override;
-  base::Clock::duration waited(const device::Wait&, base::Clock::duration, Timeout) noexcept override { return 60s; }
+  base::Clock::duration waited(const device::Wait&, base::Clock::duration, Timeout, base::WaitNote&) noexcept override {
+    return 60s;
+  }
 
   /// The first one as "code: text"; empty: none.
   std::string failure() const;

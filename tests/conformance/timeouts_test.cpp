@@ -10,6 +10,7 @@ using namespace sluice;
 using namespace sluice::test;
 
 constexpr std::size_t kWaits = 1;
+const std::string kTagText = "tag " + std::to_string(kTag);
 
 class Timeouts : public testing::TestWithParam<Case> {};
 
@@ -47,6 +48,15 @@ void expect_all_in(const Ended& ended, std::initializer_list<std::string> parts)
   EXPECT_EQ(ended.code, 0) << ended.text;
   for (const std::string& part : parts)
     EXPECT_NE(ended.text.find(part), std::string::npos) << part << " is not in:\n" << ended.text;
+}
+
+/// The ranks, or sluice-run, have printed a table of waits with a line that has both parts.
+void expect_in_table(const Ended& ended, const std::string& who, const std::string& why) {
+  const auto line = [&](std::size_t at) { return ended.text.substr(at, ended.text.find('\n', at) - at); };
+  for (std::size_t at = ended.text.find(who); at != std::string::npos; at = ended.text.find(who, at + 1)) {
+    if (line(at).find(why) != std::string::npos) return;
+  }
+  ADD_FAILURE() << "no line with \"" << who << "\" and \"" << why << "\" in:\n" << ended.text;
 }
 
 /// Rank 1 waits for an epoch that rank 0 does not put; rank 0 must learn of the failure.
@@ -152,15 +162,17 @@ TEST_P(Timeouts, a_limit_ends_no_wait_for_what_has_come) {
     const Buffer buffer(context, GetParam());
     if (context.rank() == 0) {
       const Sender sender = context.sender(1, kTag, buffer.all());
+      expect_reported(context, Code::timeout);
       return board().await(kGo, 1);
     }
     const Receiver receiver = context.receiver(0, kTag, buffer.all());
     const auto& end = detail::ChannelAccess::end(receiver);
     base::Word word;
     word.value.store(1);
-    EXPECT_EQ(end->waited({.word = &word, .at_least = 1, .epoch = 1}, 1h, kForever), 0s);
+    base::WaitNote note;
+    EXPECT_EQ(end->waited({.word = &word, .at_least = 1, .epoch = 1}, 1h, kForever, note), 0s);
     context.check();
-    EXPECT_EQ(end->waited({.word = &word, .at_least = 2, .epoch = 2}, 1h, kForever), 0s);
+    EXPECT_EQ(end->waited({.word = &word, .at_least = 2, .epoch = 2}, 1h, kForever, note), 0s);
     expect_code(Code::timeout, [&] { context.check(); });
     board().set(kGo, 1);
   });
@@ -168,7 +180,7 @@ TEST_P(Timeouts, a_limit_ends_no_wait_for_what_has_come) {
 
 TEST_P(Timeouts, a_long_wait_is_logged_with_the_state_of_its_channel) {
   Peers peers = GetParam().peers();
-  peers.environment = {"SLUICE_WARN=10ms"};
+  peers.environment = {"SLUICE_WARN=10ms", "SLUICE_LOG=info"};
   const Ended ended = end_of_peers(peers, [](Context& context) {
     ChannelEnd end(context, GetParam(), {.name = context.rank() == 0 ? "slow" : "patient"});
     if (end.first) {
@@ -185,12 +197,14 @@ TEST_P(Timeouts, a_long_wait_is_logged_with_the_state_of_its_channel) {
       context.synchronize(end.stream());
     }
   });
-  expect_all_in(ended, {"warn", "patient", "rank 1", "peer 0", std::to_string(kTag), "epoch 2", "landed 1"});
+  expect_all_in(ended, {"info", "patient", "rank 1", "peer 0", std::to_string(kTag), "epoch 2", "landed 1"});
+  expect_in_table(ended, "rank 1 waits from rank 0, " + kTagText + " 'patient'",
+                  "rank 0 has not put epoch 2 of " + kTagText);
 }
 
 TEST_P(Timeouts, a_long_wait_in_many_turns_is_logged) {
   Peers peers = GetParam().peers();
-  peers.environment = {"SLUICE_WARN=10ms"};
+  peers.environment = {"SLUICE_WARN=10ms", "SLUICE_LOG=info"};
   const Ended ended = end_of_peers(peers, [](Context& context) {
     const Buffer buffer(context, GetParam());
     if (context.rank() == 0) {
@@ -210,12 +224,14 @@ TEST_P(Timeouts, a_long_wait_in_many_turns_is_logged) {
       receiver.release({});
     }
   });
-  expect_all_in(ended, {"warn", "patient", "rank 1", "peer 0", "epoch 2", "still waiting", "landed 1"});
+  expect_all_in(ended, {"info", "patient", "rank 1", "peer 0", "epoch 2", "still waiting", "landed 1"});
+  expect_in_table(ended, "rank 1 waits from rank 0, " + kTagText + " 'patient'",
+                  "rank 0 has not put epoch 2 of " + kTagText);
 }
 
 TEST_P(Timeouts, a_put_that_waits_long_for_its_credit_is_logged_with_the_state_of_its_channel) {
   Peers peers = GetParam().peers();
-  peers.environment = {"SLUICE_WARN=10ms"};
+  peers.environment = {"SLUICE_WARN=10ms", "SLUICE_LOG=info"};
   const Ended ended = end_of_peers(peers, [](Context& context) {
     ChannelEnd end(context, GetParam(), {.name = context.rank() == 0 ? "eager" : "slow"});
     if (end.first) {
@@ -228,7 +244,8 @@ TEST_P(Timeouts, a_put_that_waits_long_for_its_credit_is_logged_with_the_state_o
     }
   });
   expect_all_in(
-      ended, {"warn", "eager", "rank 0", "peer 1", std::to_string(kTag), "enqueued 2 puts", "fired 1", "credited 0"});
+      ended, {"info", "eager", "rank 0", "peer 1", std::to_string(kTag), "enqueued 2 puts", "fired 1", "credited 0"});
+  expect_in_table(ended, "rank 0 puts to rank 1, " + kTagText + " 'eager'", "rank 1 holds epoch 1 of " + kTagText);
 }
 
 INSTANTIATE_TEST_SUITE_P(Quick, Timeouts, testing::ValuesIn(stream_cases()), CaseName());

@@ -70,7 +70,7 @@ TEST(Descriptors, are_few_of_many_ranks_in_one_process) {
     AllToAll channels(context);
     channels.exchange();
     board().meet(context);
-    constexpr std::ptrdiff_t kMemory = 2;  // of all channels, and what this looks with
+    constexpr std::ptrdiff_t kMemory = 3;  // of all channels, which is 2 MiB of words, and what this looks with
     if (context.rank() == 0) {
       EXPECT_LE(open_files(), before + kMemory) << "a pair of threads takes descriptors";
     }

@@ -67,6 +67,7 @@ TEST(Backends, one_that_does_not_reach_the_peer_is_an_error) {
     const Receiver receiver = context.receiver(1 - context.rank(), 1, memory.slice(0, 64));
     const auto error = expect_code(Code::unsupported, [&] { sender.wait_connected(); });
     EXPECT_EQ(error ? error->peer() : -1, 1 - context.rank());
+    expect_code(Code::unsupported, [&] { static_cast<void>(receiver.connected()); });
     board().meet(context);
   });
 }

@@ -14,6 +14,7 @@ TEST(Poison, is_repeated_when_a_late_signal_has_overwritten_it) {
     const Buffer buffer(context, one);
     if (context.rank() == 0) {
       const Sender sender = context.sender(1, kTag, buffer.all());
+      expect_reported(context, Code::aborted);
       return board().await(kGo, 1);
     }
     Receiver receiver = context.receiver(0, kTag, buffer.all());

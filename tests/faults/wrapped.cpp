@@ -106,9 +106,9 @@ class InnerWatch final : public device::Watch {
  public:
   explicit InnerWatch(device::Watch& outer) : outer_(outer) {}
   void fail(Code code, const std::string& what) noexcept override { outer_.fail(code, what); }
-  base::Clock::duration waited(const device::Wait& wait, base::Clock::duration so_far,
-                               Timeout limit) noexcept override {
-    return outer_.waited(wait, so_far, limit);
+  base::Clock::duration waited(const device::Wait& wait, base::Clock::duration so_far, Timeout limit,
+                               base::WaitNote& note) noexcept override {
+    return outer_.waited(wait, so_far, limit, note);
   }
 
  private:

@@ -431,7 +431,7 @@ TEST(Messages, that_are_too_many_wait_for_a_later_call) {
 
 /// Sizes that would fit into each other's slots.
 TEST(Messages, of_unlike_sizes_are_a_mismatch) {
-  run_peers({.ranks = 2, .keep_going = true}, [](Context& context) {
+  run_peers({.ranks = 2, .keep_going = true, .untold = true}, [](Context& context) {
     Messages<Exec> all(context, Exec(), "all");
     const View view("view", context.rank() == 0 ? 100 : 101);
     const Rank peer = 1 - context.rank();
@@ -447,7 +447,7 @@ TEST(Messages, of_unlike_sizes_are_a_mismatch) {
 
 /// Views of 5x5 elements, which would arrive transposed.
 TEST(Messages, of_unlike_layouts_are_a_mismatch) {
-  run_peers({.ranks = 2, .keep_going = true}, [](Context& context) {
+  run_peers({.ranks = 2, .keep_going = true, .untold = true}, [](Context& context) {
     const auto exchange = [&](const auto& view) {
       Messages<Exec> all(context, Exec(), "all");
       const Rank peer = 1 - context.rank();
@@ -474,7 +474,7 @@ TEST(Messages, of_unlike_layouts_are_a_mismatch) {
 
 /// Messages that are no Views say it by themselves, where a channel is opened and never elsewhere.
 TEST(Messages, that_say_unlike_contents_are_a_mismatch) {
-  run_peers({.ranks = 2, .keep_going = true}, [](Context& context) {
+  run_peers({.ranks = 2, .keep_going = true, .untold = true}, [](Context& context) {
     const Rank peer = 1 - context.rank();
     int asked = 0;
     const auto exchange = [&](const std::string& name, const std::string& contents) {

@@ -7,6 +7,8 @@
 #include "apps/common/session.hpp"
 #include "apps/common/sizes.hpp"
 #include "apps/common/usage_error.hpp"
+#include "apps/faces/reference.hpp"
+#include "apps/faces/report.hpp"
 #include "apps/heat/options.hpp"
 #include "apps/heat/reference.hpp"
 #include "apps/heat/report.hpp"
@@ -15,17 +17,22 @@
 #include "apps/jacobi/report.hpp"
 #include "apps/life/options.hpp"
 #include "apps/life/report.hpp"
+#include "tests/unit/program.hpp"
 
 #include <gtest/gtest.h>
 #include <png.h>
 
 #include <atomic>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 #include <string>
+#include <system_error>
 #include <tuple>
 #include <vector>
 
@@ -37,6 +44,64 @@ Parsed parse_as(Parsed (*parse)(int, const char* const*, Options&), Options& opt
                 std::vector<const char*> arguments) {
   arguments.insert(arguments.begin(), "program");
   return parse(static_cast<int>(arguments.size()), arguments.data(), options);
+}
+
+TEST(StreamNames, are_those_of_the_library_and_an_older_one) {
+  for (const char* const stream : {"program", "inline"}) {
+    jacobi::Options options;
+    options.common.stream = StreamKind::host;
+    EXPECT_TRUE(parse_as(jacobi::parse, options, {"--stream", stream}).run) << stream;
+    EXPECT_EQ(options.common.stream, StreamKind::inline_) << stream;
+  }
+  EXPECT_STREQ(name(StreamKind::inline_), "program");
+  jacobi::Options options;
+  const std::string help = parse_as(jacobi::parse, options, {"--help"}).text;
+  EXPECT_TRUE(sluice::tests::contains(help, "cuda|host|program")) << help;
+}
+
+TEST(Output, of_a_program_that_is_killed_has_its_lines) {
+  sluice::tests::Program program([] {
+    print("a line of {}\n", 1);
+    return ::raise(SIGKILL);
+  });
+  EXPECT_EQ(program.result().out, "a line of 1\n");
+}
+
+TEST(Output, that_could_not_be_flushed_is_an_error_at_the_end) {
+  sluice::tests::Program program([] {
+    if (std::freopen("/dev/full", "w", stdout) == nullptr) return 2;
+    print("a line\n");
+    try {
+      flush_output();
+    } catch (const std::system_error& error) {
+      return error.code() == std::errc::no_space_on_device ? 0 : 3;
+    }
+    return 1;
+  });
+  EXPECT_EQ(program.result().code, 0);
+}
+
+/// Its steps smooth the field.
+TEST(Picture, of_faces_shows_something_after_many_steps) {
+  const faces::Problem problem = faces::make_problem(2, 8);
+  for (const Index steps : {200, 1000}) {
+    const std::vector<double> copies = faces::solve_serially(problem, steps);
+    const auto [low, high] = faces::picture_ends(copies, problem);
+    const Mesh mesh = problem.mesh();
+    const Image image =
+        draw(drawn_plane(std::span<const double>(copies), mesh), mesh.nx, mesh.ny, low, high, kDiverging);
+    std::set<std::tuple<int, int, int>> colours;
+    for (const Colour& colour : image.pixels) colours.insert({colour.red, colour.green, colour.blue});
+    EXPECT_GE(colours.size(), 8U) << "after " << steps << " steps";
+  }
+}
+
+TEST(Picture, of_faces_that_are_all_equal_is_drawn_too) {
+  const faces::Problem problem = faces::make_problem(1, 2);
+  const std::vector<double> copies(8, 3.0);
+  const auto [low, high] = faces::picture_ends(copies, problem);
+  EXPECT_LT(low, 3.0);
+  EXPECT_GT(high, 3.0);
 }
 
 TEST(Options, nvidias_flags_have_one_dash) {

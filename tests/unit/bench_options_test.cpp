@@ -37,7 +37,8 @@ TEST(Split, leaves_out_what_is_empty) {
 
 apps::Parsed parse(std::vector<const char*> arguments, bench::Options& options) {
   arguments.insert(arguments.begin(), "sluice-bench");
-  return bench::parse(static_cast<int>(arguments.size()), arguments.data(), {"latency", "rate"}, options);
+  return bench::parse(static_cast<int>(arguments.size()), arguments.data(),
+                      {{"latency", "one way"}, {"rate", "windows"}}, options);
 }
 
 TEST(Provider, is_that_of_a_single_backend) {
@@ -70,6 +71,22 @@ TEST(CommandLine, is_read) {
   EXPECT_EQ(options.csv, "file");
   EXPECT_EQ(options.columns, bench::CsvColumns::cup_ecs);
   EXPECT_EQ(options.against, (std::vector<std::string>{"floor", "mpi"}));
+}
+
+TEST(CommandLine, has_help_that_says_what_is_measured_and_what_a_ratio_is) {
+  bench::Options options;
+  const auto parsed = parse({"--help"}, options);
+  EXPECT_EQ(parsed.exit_code, 0);
+  for (const char* const text : {"latency    one way\n", "rate       windows\n", "ratio", "Above 1\nSluice is faster"})
+    EXPECT_NE(parsed.text.find(text), std::string::npos) << text << " is not in:\n" << parsed.text;
+}
+
+TEST(CommandLine, has_the_stream_of_the_library_and_its_older_name) {
+  for (const char* const stream : {"program", "inline"}) {
+    bench::Options options;
+    ASSERT_TRUE(parse({"latency", "--stream", stream}, options).run) << stream;
+    EXPECT_EQ(options.stream, bench::StreamChoice::inline_) << stream;
+  }
 }
 
 TEST(CommandLine, that_is_wrong_gives_one_line_and_exit_code_2) {

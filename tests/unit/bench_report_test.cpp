@@ -13,7 +13,7 @@ bench::Row a_row() {
   bench::Row row;
   row.bench = "latency";
   row.backend = "shm";
-  row.stream = "inline";
+  row.stream = "program";
   row.memory = "allocated";
   row.fired_by = "stream";
   row.ranks = 2;
@@ -64,6 +64,14 @@ TEST(Report, json_has_null_where_there_is_nothing_to_say) {
   EXPECT_EQ(rows[1]["rails"], 2);
   EXPECT_EQ(rows[1]["settings"], "4 busy threads");
   EXPECT_NE(bench::settings_text(row).find("; 4 busy threads"), std::string::npos);
+}
+
+TEST(Report, says_what_a_ratio_is_where_there_is_one) {
+  bench::Row row = a_row();
+  EXPECT_EQ(bench::ratio_text(row),
+            "# ratio: the rival's time divided by Sluice's, median over rounds; above 1 Sluice is faster\n");
+  row.rivals.clear();
+  EXPECT_EQ(bench::ratio_text(row), "");
 }
 
 TEST(Report, csv_has_as_many_fields_in_every_line) {

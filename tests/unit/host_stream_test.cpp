@@ -213,7 +213,7 @@ TEST(HostStream, work_enqueued_from_inside_and_outside_has_one_order) {
   EXPECT_EQ(inside, up_to(6000));
 }
 
-TEST(HostStream, keeps_the_first_exception_for_synchronize_and_goes_on) {
+TEST(HostStream, stops_at_an_exception_and_runs_the_librarys_own_work_on) {
   HostStream stream;
   int ran = 0;
   stream.run([] { throw std::runtime_error("first"); });
@@ -229,9 +229,13 @@ TEST(HostStream, keeps_the_first_exception_for_synchronize_and_goes_on) {
   EXPECT_NO_THROW(stream.synchronize());
 }
 
+device::SharedFailure lost(const std::string& what) {
+  return std::make_shared<device::Failure>(Error(Code::peer_lost, 0, 1, 2, 3, what));
+}
+
 /// As a wait does whose channel has failed.
 void fail_a_wait(HostStream& stream, const std::string& what) {
-  inner(stream).enqueue([&impl = inner(stream), what] { impl.wait_failed(Error(Code::peer_lost, 0, 1, 2, 3, what)); });
+  inner(stream).enqueue([&impl = inner(stream), what] { impl.met(lost(what), true); });
 }
 
 TEST(HostStream, stops_after_a_failed_wait_until_somebody_synchronizes) {
@@ -253,6 +257,7 @@ TEST(HostStream, stops_after_a_failed_wait_until_somebody_synchronizes) {
       EXPECT_NE(std::string(error.what()).find("first"), std::string::npos);
     }
     EXPECT_FALSE(stream.failed());
+    EXPECT_EQ(code_of([&] { stream.synchronize(); }), Code::peer_lost);  // the second
     EXPECT_NO_THROW(stream.synchronize());
   }
   EXPECT_EQ(ran, up_to(3));
@@ -265,7 +270,7 @@ TEST(HostStream, stops_for_what_a_callable_has_enqueued_too) {
   Gate gate;
   stream.run([&] {
     for (int i = 0; i < 10; ++i) stream.run([&] { ++ran; });  // more than there is room for
-    inner(stream).wait_failed(Error(Code::peer_lost, 0, 1, 2, 3, "lost"));
+    inner(stream).met(lost("lost"), true);
     gate.open();
   });
   gate.pass();
@@ -281,6 +286,7 @@ TEST(HostStream, goes_on_after_a_failed_wait_unless_it_is_to_stop) {
   EXPECT_FALSE(stream.failed());
   fail_a_wait(stream, "lost");
   stream.run([&] { failed = stream.failed(); });
+  EXPECT_EQ(code_of([&] { stream.synchronize(); }), Code::peer_lost);
   EXPECT_NO_THROW(stream.synchronize());
   EXPECT_TRUE(failed);
   EXPECT_FALSE(stream.failed());
@@ -292,6 +298,7 @@ TEST(HostStream, that_stops_throws_what_a_callable_threw_before) {
   stream.run([] { throw std::runtime_error("thrown"); });
   fail_a_wait(stream, "lost");
   EXPECT_THROW(stream.synchronize(), std::runtime_error);
+  EXPECT_EQ(code_of([&] { stream.synchronize(); }), Code::peer_lost);
   stream.run([&] { ran = true; });
   EXPECT_NO_THROW(stream.synchronize());
   EXPECT_TRUE(ran);

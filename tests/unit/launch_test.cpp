@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // sluice-run: this program starts itself under it, as ranks that end in all the ways that ranks end in.
+#include "base/cores.hpp"
 #include "peers/bootstrap.hpp"
 #include "tests/unit/program.hpp"
 
 #include <sluice/sluice.hpp>
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -18,6 +20,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -25,6 +28,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <ranges>
 #include <stdexcept>
@@ -93,6 +97,14 @@ void says_who_it_is(sluice::Context& context) {
   say("rank " + std::to_string(context.rank()) + " of " + std::to_string(context.size()) + "\n");
 }
 
+void says_its_cores(sluice::Context& context) {
+  const char* const threads = std::getenv("OMP_NUM_THREADS");
+  std::string text =
+      std::to_string(context.rank()) + ": threads " + (threads == nullptr ? "unset" : threads) + ", cores";
+  for (const int core : sluice::base::cores_here().mask) text += " " + std::to_string(core);
+  say(text + "\n");
+}
+
 void waits_for_a_signal(sluice::Context&) {
   say("r");
   sleep_for_ever();
@@ -102,6 +114,47 @@ void takes_user_signals(sluice::Context&) {
   ::signal(SIGUSR1, [](int) { ::_exit(7); });
   say("r");
   sleep_for_ever();
+}
+
+constexpr std::size_t kSlices = 10;
+
+void record_slices() {
+  for (std::size_t i = 0; i < kSlices; ++i) const sluice::Span slice("work");
+}
+
+void records_and_rank_one_is_killed(sluice::Context& context) {
+  record_slices();
+  if (context.rank() == 1) ::raise(SIGKILL);
+}
+
+/// Ranks that are threads of one process, of which the last one to record kills it.
+void records_and_kills_all(sluice::Context& context) {
+  static std::atomic<int> recorded{0};
+  record_slices();
+  if (++recorded == context.size()) ::raise(SIGKILL);
+  sleep_for_ever();
+}
+
+void records_and_sleeps(sluice::Context&) {
+  record_slices();
+  say("r");
+  sleep_for_ever();
+}
+
+/// Rank 0 waits for a put that no rank makes.
+void records_and_hangs(sluice::Context& context) {
+  ::signal(SIGTERM, SIG_IGN);
+  record_slices();
+  const sluice::Memory memory = context.allocate(8);
+  if (context.rank() == 0) {
+    sluice::Receiver receiver = context.receiver(1, 1, memory.all());
+    say("r");
+    receiver.wait(sluice::Stream::program_order());
+  } else {
+    const sluice::Sender sender = context.sender(0, 1, memory.all());
+    say("r");
+    sleep_for_ever();
+  }
 }
 
 void close_standard_descriptors() {
@@ -277,6 +330,11 @@ const std::map<std::string, void (*)(sluice::Context&)> kBodies = {
     {"rank_one_throws", rank_one_throws},
     {"rank_zero_loses_a_peer_that_is_then_killed", rank_zero_loses_a_peer_that_is_then_killed},
     {"rank_one_waits_for_the_others_to_be_refused", rank_one_waits_for_the_others_to_be_refused},
+    {"records_and_rank_one_is_killed", records_and_rank_one_is_killed},
+    {"records_and_kills_all", records_and_kills_all},
+    {"records_and_sleeps", records_and_sleeps},
+    {"records_and_hangs", records_and_hangs},
+    {"says_its_cores", says_its_cores},
     {"says_who_it_is", says_who_it_is},
     {"waits_for_a_signal", waits_for_a_signal},
     {"takes_user_signals", takes_user_signals}};
@@ -294,10 +352,11 @@ int act_as(const std::string& what) {
   }
   if (what == "loses_events_at_its_exit") {
     const int code = sluice::run(0, nullptr, [](sluice::Context&) {});
-    for (int i = 0; i < 1000; ++i) const sluice::Span slice("slice");
     const rlimit limit{4096, 4096};  // a full device
     ::signal(SIGXFSZ, SIG_IGN);
-    return ::setrlimit(RLIMIT_FSIZE, &limit) != 0 ? 4 : code;
+    if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return 4;
+    for (int i = 0; i < 1000; ++i) const sluice::Span slice("slice");
+    return code;
   }
   if (const char* const job = std::getenv("SLUICE_JOB")) g_job = job;
   const int code = sluice::run(0, nullptr, kBodies.at(what));
@@ -759,6 +818,53 @@ TEST(Launch, flags_are_understood_as_other_launchers_have_them) {
   EXPECT_TRUE(version.out.starts_with("sluice-run ")) << version.out;
 }
 
+/// The launcher has these cores, and OMP_NUM_THREADS is not set.
+Result launch_on(const std::vector<int>& cores, const std::vector<std::string>& arguments) {
+  return Program([&] {
+           ::unsetenv("OMP_NUM_THREADS");
+           if (!sluice::base::bind_to(sluice::base::mask_of(cores))) return 98;
+           return launch_here(arguments);
+         })
+      .result();
+}
+
+TEST(Launch, several_ranks_share_the_cores_and_none_is_bound) {
+  const std::string core = std::to_string(sluice::base::cores_here().mask.front());
+  const std::vector<int> one = {sluice::base::cores_here().mask.front()};
+  for (const std::vector<std::string>& how :
+       std::vector<std::vector<std::string>>{{"-n", "2"}, {"-n", "2", "--threads"}}) {
+    const Result result = launch_on(one, as("says_its_cores", how));
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(result.err, "");
+    const std::string shares = ": threads 1, cores " + core;
+    for (const char* const rank : {"0", "1"}) EXPECT_TRUE(contains(result.out, rank + shares + "\n")) << result.out;
+  }
+  EXPECT_EQ(launch_on(one, as("says_its_cores", {"-n", "1"})).out, "0: threads unset, cores " + core + "\n");
+  const Result verbose = launch_on(one, as("says_its_cores", {"-v", "-n", "2"}));
+  EXPECT_TRUE(contains(verbose.err, "sluice-run: OMP_NUM_THREADS=1 for each of 2 ranks: the affinity mask has 1 core"))
+      << verbose.err;
+  const std::vector<int> all = sluice::base::cores_here().mask;
+  std::string list;
+  for (const int each : all) list += " " + std::to_string(each);
+  EXPECT_EQ(lines(launch_on(all, as("says_its_cores", {"-n", "2"})).out), 2);
+  EXPECT_TRUE(contains(launch_on(all, as("says_its_cores", {"-n", "2"})).out, ", cores" + list + "\n"));
+}
+
+TEST(Launch, ranks_are_bound_to_cores_of_their_own_if_there_are_enough) {
+  const std::vector<int> cores = sluice::base::cores_here().mask;
+  const Result few = launch_on({cores.front()}, as("says_its_cores", {"-n", "2", "--bind", "core"}));
+  EXPECT_EQ(few.code, 0) << few.err;
+  EXPECT_EQ(few.err, "sluice-run: --bind core binds no rank: the affinity mask has 1 core for 2 ranks\n");
+  if (cores.size() < 2) return;
+  const std::vector<int> two = {cores[0], cores[1]};
+  const Result bound = launch_on(two, as("says_its_cores", {"-n", "2", "--bind=core"}));
+  EXPECT_EQ(bound.code, 0) << bound.err;
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    const std::string line = std::to_string(rank) + ": threads 1, cores " + std::to_string(two[rank]) + "\n";
+    EXPECT_TRUE(contains(bound.out, line)) << bound.out;
+  }
+}
+
 TEST(Launch, nothing_outlives_a_launcher_that_is_killed) {
   Program launcher = start(as("waits_for_a_signal"));
   launcher.read_bytes(3);
@@ -855,6 +961,87 @@ TEST(Launch, a_timeline_that_a_rank_could_not_write_at_its_exit_is_exit_code_1) 
   std::filesystem::remove_all(folder);
 }
 
+/// A timeline in a folder of its own.
+class Timeline : public testing::Test {
+ public:
+  Timeline() { std::filesystem::create_directory(folder_); }
+  ~Timeline() override { std::filesystem::remove_all(folder_); }
+
+ protected:
+  std::vector<std::string> traced(const std::string& what, std::vector<std::string> flags = {"-n", "2"}) const {
+    flags.insert(flags.end(), {"--trace", file_});
+    return as(what, std::move(flags));
+  }
+
+  /// The file is valid JSON, has the slices that each of so many ranks has recorded, and nothing lies beside it.
+  void expect_slices_of(int ranks) const {
+    std::ifstream in(file_);
+    std::map<int, std::size_t> slices;
+    std::map<int, std::string> processes;
+    const nlohmann::json timeline = nlohmann::json::parse(in);
+    for (const auto& event : timeline.at("traceEvents")) {
+      const int rank = event.at("pid");
+      if (event.at("ph") == "X" && event.at("name") == "work") ++slices[rank];
+      if (event.at("name") == "process_name") processes[rank] = event.at("args").at("name");
+    }
+    for (int rank = 0; rank < ranks; ++rank) {
+      EXPECT_EQ(slices[rank], kSlices) << "rank " << rank;
+      EXPECT_EQ(processes[rank], "rank " + std::to_string(rank));
+    }
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1) << "files in " << folder_;
+  }
+
+  const std::string folder_ = testing::TempDir() + "sluice_timeline_" + std::to_string(::getpid());
+  const std::string file_ = folder_ + "/timeline.json";
+};
+
+TEST_F(Timeline, of_a_run_of_which_a_rank_is_killed_has_the_slices_before) {
+  const Result result = launch(traced("records_and_rank_one_is_killed", {"-n", "3"}));
+  EXPECT_EQ(result.code, 128 + SIGKILL) << result.err;
+  EXPECT_FALSE(contains(result.err, "timeline")) << result.err;
+  expect_slices_of(3);
+}
+
+TEST_F(Timeline, of_a_process_of_several_ranks_that_is_killed_has_the_slices_before) {
+  const Result result = launch(traced("records_and_kills_all", {"-n", "2", "--threads"}));
+  EXPECT_EQ(result.code, 128 + SIGKILL) << result.err;
+  expect_slices_of(2);
+}
+
+TEST_F(Timeline, of_a_run_that_is_interrupted_has_the_slices_before) {
+  Program launcher = start(traced("records_and_sleeps"));
+  launcher.read_bytes(2);
+  launcher.signal(SIGINT);
+  const Result result = launcher.result();
+  EXPECT_EQ(result.code, 128 + SIGINT) << result.err;
+  expect_slices_of(2);
+}
+
+TEST_F(Timeline, of_a_run_that_hangs_until_it_is_killed_has_the_slices_before) {
+  Program launcher = start(traced("records_and_hangs", {"-n", "2", "--kill-after", "0"}));
+  launcher.read_bytes(2);
+  launcher.signal(SIGTERM);
+  const Result result = launcher.result();
+  EXPECT_EQ(result.code, 128 + SIGKILL) << result.err;
+  expect_slices_of(2);
+}
+
+/// As under another launcher, of which nothing of Sluice is left.
+TEST_F(Timeline, of_ranks_that_another_launcher_has_started_can_be_finished) {
+  ::setenv("SLUICE_TRACE", file_.c_str(), 1);
+  Program ranks([] { return sluice::run_threads(2, records_and_sleeps); });
+  ::unsetenv("SLUICE_TRACE");
+  ranks.read_bytes(2);
+  ranks.signal(SIGKILL);
+  EXPECT_EQ(ranks.result().code, 128 + SIGKILL);
+  const Result finish = launch({"--finish", file_});
+  EXPECT_EQ(finish.code, 0) << finish.err;
+  expect_slices_of(2);
+  const Result again = launch({"--finish", file_});
+  EXPECT_EQ(again.code, 1);
+  EXPECT_TRUE(contains(again.err, "no process has left parts of the timeline " + file_)) << again.err;
+}
+
 TEST(Launch, bad_usage_is_one_line_and_exit_code_2) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{}, "-n N is missing"},
@@ -863,6 +1050,9 @@ TEST(Launch, bad_usage_is_one_line_and_exit_code_2) {
       {{"-n", "2", "-n", "3", "true"}, "-n is given twice"},
       {{"-n2", "-np", "3", "true"}, "-n is given twice"},
       {{"-n", "2", "--threads=yes", "true"}, "--threads takes no value"},
+      {{"-n", "2", "--bind=socket", "true"}, "--bind takes core or none"},
+      {{"-n", "2", "--bind", "core", "--threads", "true"}, "--bind is for ranks that are processes"},
+      {{"--status", "0"}, "--status takes the process number of a sluice-run, 1 or more"},
       {{"-n", "2", "--stdin=second", "true"}, "--stdin takes first, all or none"},
       {{"-n", "-3", "true"}, "not \"-3\""},
       {{"-n", "2x", "true"}, "not \"2x\""},

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <string>
 
+#include "tests/unit/machine.hpp"
 #include "tests/unit/program.hpp"
 
 namespace {
@@ -27,27 +28,13 @@ constexpr const char* kFirst =
     "40 31 0:39 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n"
     "35 31 0:32 /docker/abc /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n";
 
-/// A machine as this process sees it.
-class Machine {
+/// A machine without swap.
+class MemoryMachine : public sluice::tests::Machine {
  public:
-  Machine(const std::string& mounts, const std::string& groups) {
-    write("proc/self/mountinfo", mounts);
-    write("proc/self/cgroup", groups);
+  MemoryMachine(const std::string& mounts, const std::string& groups) : Machine(mounts, groups) {
     write("proc/meminfo", "MemTotal: 1000000 kB\nSwapFree: 0 kB\n");
   }
-  Machine(const Machine&) = delete;
-  Machine& operator=(const Machine&) = delete;
-  ~Machine() { fs::remove_all(root_); }
-
-  void write(const std::string& file, const std::string& text) const {
-    const fs::path path = root_ / file;
-    fs::create_directories(path.parent_path());
-    std::ofstream(path) << text;
-  }
-  std::string why_not(std::size_t bytes) const { return why_no_memory(bytes, root_.string()); }
-
- private:
-  fs::path root_ = fs::temp_directory_path() / ("machine." + std::to_string(::getpid()));
+  std::string why_not(std::size_t bytes) const { return why_no_memory(bytes, root()); }
 };
 
 std::string stat_of(std::size_t anon, std::size_t file, std::size_t unevictable, std::size_t kernel) {
@@ -58,7 +45,7 @@ std::string stat_of(std::size_t anon, std::size_t file, std::size_t unevictable,
 }
 
 TEST(MemoryLimits, of_the_group_are_told_with_what_is_in_use) {
-  const Machine machine(kSecond, "0::/job/step\n");
+  const MemoryMachine machine(kSecond, "0::/job/step\n");
   machine.write("sys/fs/cgroup/job/step/memory.max", "104857600\n");
   machine.write("sys/fs/cgroup/job/step/memory.stat", stat_of(40 * kMiB, 0, 0, 0));
   EXPECT_EQ(machine.why_not(50 * kMiB), "");
@@ -69,7 +56,7 @@ TEST(MemoryLimits, of_the_group_are_told_with_what_is_in_use) {
 }
 
 TEST(MemoryLimits, of_a_group_above_count_too) {
-  const Machine machine(kSecond, "0::/job/step\n");
+  const MemoryMachine machine(kSecond, "0::/job/step\n");
   machine.write("sys/fs/cgroup/job/step/memory.max", "max\n");
   machine.write("sys/fs/cgroup/job/step/memory.stat", stat_of(0, 0, 0, 0));
   machine.write("sys/fs/cgroup/job/memory.max", "104857600\n");
@@ -80,7 +67,7 @@ TEST(MemoryLimits, of_a_group_above_count_too) {
 
 /// As in a container that sees its own group alone.
 TEST(MemoryLimits, of_what_is_mounted_count_too) {
-  const Machine machine(kSecond, "0::/\n");
+  const MemoryMachine machine(kSecond, "0::/\n");
   machine.write("sys/fs/cgroup/memory.max", "104857600\n");
   machine.write("sys/fs/cgroup/memory.stat", stat_of(0, 0, 0, 0));
   EXPECT_EQ(machine.why_not(90 * kMiB), "");
@@ -88,7 +75,7 @@ TEST(MemoryLimits, of_what_is_mounted_count_too) {
 }
 
 TEST(MemoryLimits, allow_what_the_page_cache_has) {
-  const Machine machine(kSecond, "0::/job\n");
+  const MemoryMachine machine(kSecond, "0::/job\n");
   machine.write("sys/fs/cgroup/job/memory.max", "104857600\n");
   machine.write("sys/fs/cgroup/job/memory.current", "104857600\n");
   machine.write("sys/fs/cgroup/job/memory.stat", stat_of(0, 100 * kMiB, 0, 0));
@@ -96,7 +83,7 @@ TEST(MemoryLimits, allow_what_the_page_cache_has) {
 }
 
 TEST(MemoryLimits, count_what_is_locked_once_and_what_the_kernel_cannot_give_back) {
-  const Machine machine(kSecond, "0::/job\n");
+  const MemoryMachine machine(kSecond, "0::/job\n");
   machine.write("sys/fs/cgroup/job/memory.max", "104857600\n");
   machine.write("sys/fs/cgroup/job/memory.stat", stat_of(0, 0, 40 * kMiB, 20 * kMiB));
   EXPECT_EQ(machine.why_not(35 * kMiB), "");
@@ -104,7 +91,7 @@ TEST(MemoryLimits, count_what_is_locked_once_and_what_the_kernel_cannot_give_bac
 }
 
 TEST(MemoryLimits, allow_what_can_be_swapped_out) {
-  const Machine machine(kSecond, "0::/job\n");
+  const MemoryMachine machine(kSecond, "0::/job\n");
   machine.write("sys/fs/cgroup/job/memory.max", "104857600\n");
   machine.write("sys/fs/cgroup/job/memory.stat", stat_of(90 * kMiB, 0, 0, 0));
   machine.write("proc/meminfo", "SwapFree: 102400 kB\n");
@@ -115,7 +102,7 @@ TEST(MemoryLimits, allow_what_can_be_swapped_out) {
 
 /// The container's group is mounted, so its path is longer in /proc/self/cgroup than below the mount.
 TEST(MemoryLimits, of_the_first_generation_are_heeded) {
-  const Machine machine(kFirst, "8:pids:/other\n4:cpu,memory:/docker/abc/job\n0::/\n");
+  const MemoryMachine machine(kFirst, "8:pids:/other\n4:cpu,memory:/docker/abc/job\n0::/\n");
   machine.write("sys/fs/cgroup/memory/memory.limit_in_bytes", "104857600\n");
   machine.write("sys/fs/cgroup/memory/memory.stat", "active_anon 0\ntotal_active_anon 94371840\n");
   machine.write("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "9223372036854771712\n");
@@ -125,11 +112,11 @@ TEST(MemoryLimits, of_the_first_generation_are_heeded) {
 }
 
 TEST(MemoryLimits, that_cannot_be_read_refuse_nothing) {
-  const Machine nothing(kSecond, "0::/job\n");
+  const MemoryMachine nothing(kSecond, "0::/job\n");
   EXPECT_EQ(nothing.why_not(1 << 30), "");
   nothing.write("sys/fs/cgroup/job/memory.max", "104857600\n");  // and no memory.stat
   EXPECT_EQ(nothing.why_not(1 << 30), "");
-  const Machine outside(kSecond, "0::/../../elsewhere\n");
+  const MemoryMachine outside(kSecond, "0::/../../elsewhere\n");
   outside.write("sys/fs/cgroup/memory.max", "104857600\n");
   outside.write("sys/fs/cgroup/memory.stat", stat_of(0, 0, 0, 0));
   EXPECT_EQ(outside.why_not(1 << 30), "");

@@ -19,6 +19,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -121,7 +122,23 @@ void lacks_descriptors(sluice::Context&) {
   sluice::mpi::context(MPI_COMM_SELF);
 }
 
+// Rank 0 waits meanwhile, for many times as long as it takes to be warned.
+void rank_one_holds_an_epoch(sluice::Context& context) {
+  const sluice::Memory memory = context.allocate(sizeof(int));
+  if (context.rank() == 0) {
+    sluice::Sender sender = context.sender(1, 7, memory.slice(0, sizeof(int)));
+    for (int epoch = 1; epoch <= 2; ++epoch) sender.put({});
+    return;
+  }
+  sluice::Receiver receiver = context.receiver(0, 7, memory.slice(0, sizeof(int)));
+  receiver.wait({});
+  std::this_thread::sleep_for(600ms);
+  receiver.release({});
+  receiver.wait({});
+}
+
 const std::map<std::string, void (*)(sluice::Context&)> kBodies = {
+    {"rank_one_holds_an_epoch", rank_one_holds_an_epoch},
     {"says_who_it_is", says_who_it_is},
     {"passes_on", passes_on},
     {"passes_on_without_descriptors", passes_on_without_descriptors},
@@ -180,6 +197,16 @@ TEST(MpiStart, ranks_reach_each_other) {
   const Result result = mpiexec("3", "passes_on");
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(result.out, "passed on\npassed on\npassed on\n");
+}
+
+TEST(MpiStart, a_rank_that_waits_long_says_itself_who_owes_what) {
+  ::setenv("SLUICE_WARN", "100ms", 1);
+  const Result result = mpiexec("2", "rank_one_holds_an_epoch");
+  ::unsetenv("SLUICE_WARN");
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(contains(result.err, "still waiting")) << result.err;
+  EXPECT_TRUE(contains(result.err, "rank 1 holds epoch 1 of tag 7 and has not released it")) << result.err;
+  EXPECT_FALSE(contains(result.err, "who waits for whom")) << result.err;
 }
 
 TEST(MpiStart, one_rank_is_enough) {

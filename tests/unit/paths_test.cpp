@@ -28,7 +28,9 @@ class FailingWatch final : public device::Watch {
     failure = std::string(name(code)) + ": " + what;
     set_failed();
   }
-  Clock::duration waited(const device::Wait&, Clock::duration, Timeout) noexcept override { return 1s; }
+  Clock::duration waited(const device::Wait&, Clock::duration, Timeout, base::WaitNote&) noexcept override {
+    return 1s;
+  }
 
   std::string failure;
 };

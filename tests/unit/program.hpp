@@ -7,16 +7,19 @@
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace sluice::tests {
 
@@ -63,6 +66,22 @@ class Program {
     std::string line;
     for (char byte = 0; ::read(out_.get(), &byte, 1) == 1 && byte != '\n';) line += byte;
     return line;
+  }
+
+  /// Reads what was written to stderr until that has all of `parts`, the program has ended, or the deadline.
+  std::string read_errors_until(const std::vector<std::string>& parts,
+                                std::chrono::steady_clock::time_point deadline) const {
+    std::string text;
+    std::array<char, 4096> part{};
+    while (!std::ranges::all_of(parts, [&](const std::string& one) { return contains(text, one); })) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+      pollfd ready{err_.get(), POLLIN, 0};
+      if (left.count() <= 0 || ::poll(&ready, 1, static_cast<int>(left.count())) <= 0) break;
+      const auto bytes = ::read(err_.get(), part.data(), part.size());
+      if (bytes <= 0) break;
+      text.append(part.data(), static_cast<std::size_t>(bytes));
+    }
+    return text;
   }
 
   /// Waits for the end of the program and of everything that it started: the pipes end only then.

@@ -18,6 +18,7 @@
 #include <sys/syscall.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
@@ -579,6 +580,168 @@ TEST_F(Trace, does_not_wait_for_a_folder_that_cannot_be_made) {
     return 1;
   });
   EXPECT_EQ(program.result().code, 0);
+}
+
+/// It dies with its events recorded, and nothing flushed since.
+template <class Work>
+void record_and_die(const std::string& file, Work work) {
+  Program program([&] {
+    trace::start(file, "job");
+    work();
+    ::raise(SIGKILL);
+    return 0;
+  });
+  EXPECT_EQ(program.result().code, 128 + SIGKILL);
+}
+
+TEST_F(Trace, of_a_killed_process_has_all_that_a_slice_has) {
+  record_and_die(file_, [] {
+    trace::set_rank(3);
+    const trace::Channel channel{"to \"rank\" 1\n", 7, trace::kNone, true};
+    { const trace::Span put("put", channel, 5, 640, trace::Arrow::begins); }
+    trace::mark("failed", channel, "why");
+    { const sluice::Span own(std::string(2000, 'x')); }
+  });
+  merge_the_rest();
+  const json slices = of_phase("X");
+  ASSERT_EQ(slices.size(), 2U);
+  EXPECT_EQ(slices[0].at("name"), "put");
+  EXPECT_EQ(slices[0].at("pid"), 3);
+  EXPECT_EQ(slices[0].at("args"), (json{{"channel", "to \"rank\" 1\n"}, {"epoch", 5}, {"bytes", 640}}));
+  EXPECT_EQ(slices[1].at("name"), std::string(2000, 'x'));
+  EXPECT_EQ(of_phase("s").size(), 1U);
+  ASSERT_EQ(of_phase("i").size(), 1U);
+  EXPECT_EQ(of_phase("i")[0].at("args").at("why"), "why");
+  ASSERT_EQ(of_phase("M").size(), 3U);
+  EXPECT_EQ(of_phase("M")[2].at("args").at("name"), "host");
+  EXPECT_FALSE(std::filesystem::exists(folder_));
+}
+
+TEST_F(Trace, of_a_killed_process_has_once_what_it_had_written) {
+  record_and_die(file_, [] {
+    { const trace::Span first("first"); }
+    trace::flush();
+    { const trace::Span second("second"); }
+    std::thread([] { const trace::Span third("third"); }).join();
+  });
+  merge_the_rest();
+  EXPECT_EQ(of_phase("X").size(), 3U);
+  EXPECT_EQ(names(), (std::set<std::string>{"first", "second", "third"}));
+}
+
+TEST_F(Trace, of_a_killed_process_has_the_last_events_of_each_thread) {
+  record_and_die(file_, [] {
+    for (std::size_t i = 0; i < trace::kMost + 10; ++i)
+      trace::add({"slice", "", i + 1, 0, {}, trace::current(), sluice::base::Clock::now(), {}});
+  });
+  merge_the_rest();
+  const json slices = of_phase("X");
+  ASSERT_EQ(slices.size(), trace::kMost - 1) << "the oldest may be half overwritten";
+  std::uint64_t first = trace::kMost;
+  for (const auto& slice : slices) first = std::min(first, slice.at("args").at("epoch").get<std::uint64_t>());
+  EXPECT_EQ(first, 12U);
+}
+
+/// The process dies while it writes a part, or before it publishes the part, or before it merges.
+TEST_F(Trace, has_events_once_of_a_process_that_was_killed_while_it_wrote_them) {
+  std::vector<int> calls = {SYS_fsync, SYS_ftruncate};
+#ifdef SYS_rename
+  calls.push_back(SYS_rename);
+#endif
+  for (const int call : calls) {
+    Program killed([this, call] {
+      trace::start(file_, "job");
+      { const trace::Span slice("of the killed"); }
+      std::thread([] { const trace::Span slice("of the killed"); }).join();
+      at_call(call, SECCOMP_RET_KILL_PROCESS, 0, ~0U);
+      trace::flush();
+      return 0;
+    });
+    EXPECT_EQ(killed.result().code, 128 + SIGSYS);
+    merge_the_rest();
+    EXPECT_EQ(of_phase("X").size(), 2U) << "killed in call " << call;
+    EXPECT_FALSE(std::filesystem::exists(folder_));
+    std::filesystem::remove(file_);
+  }
+}
+
+TEST_F(Trace, of_a_killed_process_is_finished_by_the_next_one_of_its_job) {
+  record_and_die(file_, [] { const trace::Span slice("of the killed"); });
+  recorded("job", [] { const trace::Span slice("of the next"); });
+  EXPECT_EQ(of_phase("X").size(), 2U);
+  EXPECT_FALSE(std::filesystem::exists(folder_));
+}
+
+TEST_F(Trace, has_no_part_of_a_process_that_lives) {
+  Program lives([this] {
+    trace::start(file_, "job");
+    { const trace::Span slice("of the living"); }
+    ::write(STDOUT_FILENO, "\n", 1);
+    ::pause();
+    return 0;
+  });
+  lives.read_line();
+  recorded("job", [] { const trace::Span slice("of the next"); });
+  EXPECT_EQ(of_phase("X").size(), 1U);
+  lives.signal(SIGKILL);
+  lives.result();
+  merge_the_rest();
+  EXPECT_EQ(of_phase("X").size(), 2U);
+}
+
+/// A full device must not end a process that writes into a mapped file.
+TEST_F(Trace, is_kept_in_memory_where_no_file_can_be_made) {
+  recorded("job", [] {
+    at_call(SYS_fallocate, SECCOMP_RET_ERRNO | ENOSPC, 0, ~0U);
+    at_call(SYS_pwrite64, SECCOMP_RET_ERRNO | ENOSPC, 0, ~0U);
+    for (int i = 0; i < 1000; ++i) const trace::Span slice("slice");
+  });
+  EXPECT_EQ(of_phase("X").size(), 1000U);
+  EXPECT_FALSE(std::filesystem::exists(folder_));
+}
+
+TEST_F(Trace, moves_to_memory_when_the_device_gets_full) {
+  recorded("job", [] {
+    for (int i = 0; i < 10; ++i) const trace::Span slice("slice");
+    at_call(SYS_fallocate, SECCOMP_RET_ERRNO | ENOSPC, 0, ~0U);
+    at_call(SYS_pwrite64, SECCOMP_RET_ERRNO | ENOSPC, 0, ~0U);
+    for (int i = 0; i < 1000; ++i) const trace::Span slice("slice");
+  });
+  EXPECT_EQ(of_phase("X").size(), 1010U);
+  EXPECT_FALSE(std::filesystem::exists(folder_));
+}
+
+/// Puts are enqueued ahead of the peer's opening: the first one waits.
+TEST_F(Trace, says_which_epoch_waits_for_the_peer) {
+  ::setenv("SLUICE_TRACE", file_.c_str(), 1);
+  Program program([] {
+    std::atomic<bool> enqueued{false};
+    return sluice::run_threads(2, [&enqueued](sluice::Context& context) {
+      const sluice::Memory memory = context.allocate(64);
+      if (context.rank() == 0) {
+        sluice::HostStream stream;
+        auto sender = context.sender(1, 4, memory.slice(0, 16));
+        for (int i = 0; i < 3; ++i) sender.put(sluice::Stream::host(stream));
+        enqueued.store(true);
+        enqueued.notify_all();
+        stream.synchronize();
+        sender.close();
+      } else {
+        enqueued.wait(false);
+        auto receiver = context.receiver(0, 4, memory.slice(0, 48), {.depth = 3});
+        for (int i = 0; i < 3; ++i) receiver.wait(sluice::Stream::program_order());
+        receiver.close();
+      }
+    });
+  });
+  const auto result = program.result();
+  ::unsetenv("SLUICE_TRACE");
+  ASSERT_EQ(result.code, 0) << result.err;
+  std::vector<int> epochs;
+  for (const auto& slice : of_phase("X")) {
+    if (slice.at("name") == "wait for the peer" && slice.at("pid") == 0) epochs.push_back(slice.at("args").at("epoch"));
+  }
+  EXPECT_EQ(epochs, std::vector{1});
 }
 
 /// Two ranks, one slot: puts wait for their credits.

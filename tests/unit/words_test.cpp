@@ -109,6 +109,97 @@ TEST(Words, one_raise_wakes_everybody) {
   for (const bool was : woken) EXPECT_TRUE(was);
 }
 
+/// Places that have one in common, as the pages of words of a process have, in memory that a fork shares.
+struct Places {
+  Parking common;
+  std::array<Pair::Side, 3> sides;
+  Pair::Side back;
+
+  Places() {
+    for (Pair::Side& side : sides) {
+      const auto after = reinterpret_cast<std::byte*>(&side.parking) - reinterpret_cast<std::byte*>(&common);
+      side.parking.after_common = static_cast<std::uint32_t>(after);
+    }
+  }
+};
+
+/// Sleeps for all words until the sum of them is `sum`.
+bool sleep_for_any(Places& places, std::uint64_t sum) {
+  std::array<Parking*, 3> all{};
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = &places.sides[i].parking;
+  auto ready = [&] {
+    std::uint64_t now = 0;
+    for (Pair::Side& side : places.sides) now += side.word.value.load(std::memory_order_acquire);
+    return now >= sum;
+  };
+  constexpr auto call = [](void* argument) { return (*static_cast<decltype(ready)*>(argument))(); };
+  const auto deadline = Clock::now() + kLost;
+  while (!ready() && Clock::now() < deadline) park_at_any(all, call, &ready, deadline);
+  return Clock::now() < deadline;
+}
+
+/// Raises one word after the other, each time that the sleeper has answered.
+bool raise_in_turn(Places& places, std::uint64_t rounds) {
+  for (std::uint64_t round = 1; round <= rounds; ++round) {
+    for (std::uint64_t i = 0; i < (round * 13) % 97; ++i) pause();
+    if (round % 100 == 0) std::this_thread::sleep_for(milliseconds(2));  // the sleeper's nap is over
+    Pair::Side& side = places.sides[round % 3];
+    raise(side.word, side.word.value.load() + 1, side.parking);
+    if (!sleep_until_reached(places.back, round)) return false;
+  }
+  return true;
+}
+
+bool answer_each(Places& places, std::uint64_t rounds) {
+  for (std::uint64_t round = 1; round <= rounds; ++round) {
+    if (!sleep_for_any(places, round)) return false;
+    raise(places.back.word, round, places.back.parking);
+  }
+  return true;
+}
+
+TEST(Words, a_sleeper_for_several_is_woken_by_each) {
+  void* const memory = mmap(nullptr, sizeof(Places), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  constexpr std::uint64_t kRounds = 2000;
+  prepare_fences();
+  for (const bool in_process : {false, true}) {
+    auto* const places = ::new (memory) Places;
+    bool theirs = false;
+    std::thread thread;
+    pid_t child = -1;
+    if (in_process) {
+      child = fork();
+      if (child == 0) _exit(raise_in_turn(*places, kRounds) ? 0 : 1);
+    } else {
+      thread = std::thread([&] { theirs = raise_in_turn(*places, kRounds); });
+    }
+    const bool ours = answer_each(*places, kRounds);
+    if (in_process) {
+      int status = -1;
+      waitpid(child, &status, 0);
+      theirs = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    } else {
+      thread.join();
+    }
+    EXPECT_TRUE(ours && theirs);
+  }
+  munmap(memory, sizeof(Places));
+}
+
+TEST(Words, a_sleeper_for_several_without_a_common_place_looks_now_and_then) {
+  std::array<Pair::Side, 2> apart;
+  std::array<Parking*, 2> places{&apart[0].parking, &apart[1].parking};
+  std::thread raiser([&] {
+    while (apart[1].parking.sleepers.load() == 0) std::this_thread::yield();
+    std::this_thread::sleep_for(milliseconds(2));
+    raise(apart[1].word, 1, apart[1].parking);
+  });
+  EXPECT_TRUE(wait_until(
+      places, [&] { return reached(apart[1].word, 1); }, Clock::now() + kLost));
+  raiser.join();
+}
+
 TEST(Words, what_was_written_before_a_raise_is_seen_after_it) {
   SharedPair pair;
   auto& side = (*pair).sides[0];

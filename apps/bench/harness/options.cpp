@@ -5,6 +5,7 @@
 #include "apps/common/sizes.hpp"
 #include "apps/common/usage_error.hpp"
 
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 namespace bench {
 namespace {
 
-const apps::Choices<StreamChoice> kStreams = {{"inline", StreamChoice::inline_},
+const apps::Choices<StreamChoice> kStreams = {{"program", StreamChoice::inline_},
                                               {"host", StreamChoice::host},
                                               {"cuda", StreamChoice::cuda},
                                               {"hip", StreamChoice::hip}};
@@ -42,10 +43,12 @@ void add_text(CLI::App& app, const std::string& flag, const std::string& help, c
 
 void add_what(CLI::App& app, Options& options) {
   const auto stream = [&options](StreamChoice chosen) { options.stream = chosen; };
-  app.add_option_function<StreamChoice>("--stream", stream,
-                                        "inline (the calling thread), host (a host stream), or a GPU's")
-      ->transform(CLI::CheckedTransformer(kStreams).description(""))
-      ->option_text("inline|host|cuda|hip");
+  apps::Choices<StreamChoice> streams = kStreams;
+  streams.emplace("inline", StreamChoice::inline_);  // its older name
+  app.add_option_function<StreamChoice>(
+         "--stream", stream, "program (program order, in the calling thread), host (a host stream), or a GPU's")
+      ->transform(CLI::CheckedTransformer(streams).description(""))
+      ->option_text("program|host|cuda|hip");
   app.add_option("--memory", options.memory, "what the library allocated, or malloc'ed memory")
       ->transform(CLI::CheckedTransformer(kMemories).description(""))
       ->option_text("allocated|user");
@@ -81,14 +84,19 @@ void add_how_much(CLI::App& app, Options& options) {
 const char* name(StreamChoice stream) { return apps::name_in(kStreams, stream); }
 const char* name(MemoryChoice memory) { return apps::name_in(kMemories, memory); }
 
-apps::Parsed parse(int argc, const char* const* argv, const std::vector<std::string>& names, Options& options) {
+apps::Parsed parse(int argc, const char* const* argv, const BenchNames& benches, Options& options) {
+  std::vector<std::string> names;
+  for (const auto& row : benches) names.push_back(row.first);
   CLI::App app(
       "Measures channels against raw mapped memory and MPI, in the same run. Start it by sluice-run or mpiexec.",
       "sluice-bench");
   app.add_option("NAME", options.bench, "what to measure")->required()->check(CLI::IsMember(names).description(""));
   std::string list;
-  for (const auto& bench : names) list += (list.empty() ? "" : ", ") + bench;
-  app.footer("NAME is one of " + list + ".");
+  for (const auto& [bench, what] : benches) list += fmt::format("  {:11}{}\n", bench, what);
+  app.footer(
+      "NAME, and what it measures:\n" + list +
+      "\nratio, beside the time of a rival: the rival's time divided by Sluice's, the median over the rounds. Above 1\n"
+      "Sluice is faster.");
   add_what(app, options);
   add_how_much(app, options);
   app.add_option("--json", options.json, "write the rows to this file")->option_text("FILE");

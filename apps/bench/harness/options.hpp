@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace bench {
@@ -42,8 +43,11 @@ struct Options {
   CsvColumns columns = CsvColumns::sluice;
 };
 
-/// Parses the command line into `options`, and prints nothing. `names`: the names of the benches.
-apps::Parsed parse(int argc, const char* const* argv, const std::vector<std::string>& names, Options& options);
+/// The name of each bench, and what it measures.
+using BenchNames = std::vector<std::pair<std::string, std::string>>;
+
+/// Parses the command line into `options`, and prints nothing.
+apps::Parsed parse(int argc, const char* const* argv, const BenchNames& benches, Options& options);
 
 inline bool of_gpu(std::optional<StreamChoice> stream) {
   return stream == StreamChoice::cuda || stream == StreamChoice::hip;

@@ -123,6 +123,12 @@ std::string settings_text(const Row& row) {
                      row.depth, row.window, counted(row.ranks, "rank"), row.launch, pairs, row.sample, settings);
 }
 
+std::string ratio_text(const Row& row) {
+  return row.rivals.empty()
+             ? ""
+             : "# ratio: the rival's time divided by Sluice's, median over rounds; above 1 Sluice is faster\n";
+}
+
 std::string row_text(const Row& row) {
   const Summary& ours = row.summary;
   std::string text =
@@ -135,7 +141,7 @@ std::string row_text(const Row& row) {
 }
 
 void Report::add(Row row) {
-  const std::string header = fmt::format("# {}\n{}\n", settings_text(row), header_text(row));
+  const std::string header = fmt::format("# {}\n{}{}\n", settings_text(row), ratio_text(row), header_text(row));
   if (header != header_) fmt::print("{}", header);
   header_ = header;
   fmt::print("{}\n", row_text(row));

@@ -98,6 +98,8 @@ class Report {
 std::string row_text(const Row& row);
 /// The names of these columns.
 std::string header_text(const Row& row);
+/// What the column `ratio` is, as a line; empty if there is none.
+std::string ratio_text(const Row& row);
 /// The settings that the rows under one header have in common, in one line.
 std::string settings_text(const Row& row);
 

@@ -104,13 +104,18 @@ class WaitLimits {
 
   /// `what()` says what the peer of `end` has not done.
   /// @throws Error{Code::timeout} after the connect timeout if the peer has not opened its end, and with `what()` after
-  ///   the timeout if the call is `limited`
+  ///   the timeout if the call is `limited`; {Code::closed} if the peer has closed its end and will put no more
   void check(auto& end, const auto& what, bool limited = true) const {
     const auto waited = std::chrono::steady_clock::now() - begin_;
     if (waited > context_.connect_timeout() && !end.connected())
       end.wait_connected(Timeout::zero());  // throws with the reason
-    if (limited && waited > context_.timeout())
-      throw Error(Code::timeout, context_.rank(), end.peer(), end.tag(), end.epoch() + 1, what());
+    const auto error = [&](Code code, const std::string& text) {
+      return Error(code, context_.rank(), end.peer(), end.tag(), end.epoch() + 1, text);
+    };
+    if constexpr (requires { end.closed(); }) {
+      if (end.closed()) throw error(Code::closed, what());
+    }
+    if (limited && waited > context_.timeout()) throw error(Code::timeout, what());
   }
 
  private:

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// How host streams stop, how hosts wait for them, and how they wait for each other.
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "base/limit.hpp"
+#include "base/log.hpp"
+#include "device/host_event.hpp"
+
+namespace sluice {
+
+using device::SharedFailure;
+
+namespace {
+
+std::string text_of(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const std::exception& reason) {
+    return reason.what();
+  } catch (...) {
+    return "something was thrown that is no std::exception";
+  }
+}
+
+SharedFailure failure_of(Code code, const std::string& what) {
+  return std::make_shared<device::Failure>(Error(code, -1, -1, 0, 0, what));
+}
+
+}  // namespace
+
+// ---- Stopping, in the one thread that runs the stream.
+
+/// When `synchronize` throws the exception, the failures of all channels behind count as told.
+void HostStream::Impl::stop(std::exception_ptr thrown) noexcept {
+  if (stop_.failure != nullptr) return;  // the library's own work, on a stopped stream
+  const std::string why = name_ + ": " + text_of(thrown);
+  stop_ = {failure_of(Code::aborted, why), why, std::move(thrown)};
+}
+
+/// The end of the stream cuts waits off: what stands behind one is for bytes that never came.
+void HostStream::Impl::met(const SharedFailure& failure, bool waits) noexcept {
+  if (waits) {
+    failed_.store(true, std::memory_order_release);
+    if ((stops_ || ending() || failure->cuts_off()) && stop_.failure == nullptr)
+      stop_ = {failure, "its host stream had stopped: " + std::string(failure->error().what()), nullptr};
+  }
+  const std::lock_guard lock(mutex_);
+  if (std::ranges::find(met_, failure) == met_.end()) met_.push_back(failure);
+  any_met_.store(true, std::memory_order_release);
+}
+
+/// In the order of the stream: work behind this runs again.
+HostStream::Impl::Stop HostStream::Impl::go_on() noexcept {
+  failed_.store(false, std::memory_order_relaxed);
+  return std::exchange(stop_, {});
+}
+
+/// Called by the destructor, once nothing runs any more.
+void HostStream::Impl::tell_of_stop() noexcept {
+  if (stop_.thrown == nullptr || stop_.failure->cause()->told) return;
+  stop_.failure->tell();
+  base::report_untold("no call has thrown this: " + stop_.why);
+}
+
+// ---- Synchronizing.
+
+void HostStream::Impl::synchronize(Timeout timeout) {
+  const base::trace::Span slice("synchronize");
+  if (inside()) throw Error(Code::misuse, -1, -1, 0, 0, name_ + ": synchronize inside the stream waits for itself");
+  const std::uint64_t target = tail_.load(std::memory_order_relaxed);
+  const bool idle = head_.load(std::memory_order_acquire) >= target;
+  Stop stop;
+  // The work that this thread would run may wait for peers, for longer than the limit.
+  if (!(timeout == kForever || idle) || !catch_up(target, stop)) stop = wait_for_marker(timeout);
+  if (stop.failure != nullptr) {
+    (void)stop.failure->take();
+    stop.failure->tell();
+    if (stop.thrown != nullptr) std::rethrow_exception(stop.thrown);
+    stop.failure->raise();
+  }
+  if (any_met_.load(std::memory_order_acquire)) {
+    if (const SharedFailure oldest = next_met()) oldest->raise();
+  }
+}
+
+/// The oldest failure that no call has thrown once; null: there is none.
+SharedFailure HostStream::Impl::next_met() {
+  const std::lock_guard lock(mutex_);
+  while (!met_.empty()) {
+    const SharedFailure oldest = std::move(met_.front());
+    met_.erase(met_.begin());
+    if (oldest->take()) return oldest;
+  }
+  any_met_.store(false, std::memory_order_relaxed);
+  return nullptr;
+}
+
+bool HostStream::Impl::catch_up(std::uint64_t target, Stop& stop) {
+  if (!take_over()) return false;
+  Impl* const outer = std::exchange(current, this);
+  const bool done = run_own(target);
+  if (done) stop = go_on();
+  current = outer;
+  hand_back();
+  // Work that was enqueued meanwhile is for the stream's thread, which sleeps if it has found the stream taken.
+  if (has_work()) call(State::asleep);
+  return done;
+}
+
+bool HostStream::Impl::run_own(std::uint64_t target) noexcept {
+  bool any = false;
+  while (head_.load(std::memory_order_relaxed) < target || late_before_.load(std::memory_order_relaxed) <= target) {
+    if (!run_next(Whose::own)) return false;
+    any = true;
+  }
+  if (any) caught_up_.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+/// Where a host waits for the stream.
+struct HostStream::Impl::Marker {
+  base::Word raised;
+  Stop stop;
+  std::atomic<bool> in_time{true};  // the host still waits, and takes what stopped the stream
+};
+
+void HostStream::Impl::enqueue_marker(const std::shared_ptr<Marker>& marker) {
+  Work item([this, marker] {
+    if (marker->in_time.exchange(false)) marker->stop = go_on();
+    base::raise(marker->raised, 1, passing_);  // last: the marker may be gone
+  });
+  append(item, Whose::own);
+  call(State::dozing);
+}
+
+/// False: not within the limit.
+bool HostStream::Impl::pass(const std::shared_ptr<Marker>& marker, base::Limit& limit) {
+  const auto passed = [&] { return base::reached(marker->raised, 1); };
+  while (!base::wait_until(passing_, passed, limit.next())) {
+    if (limit.over()) return passed();
+  }
+  return true;
+}
+
+HostStream::Impl::Stop HostStream::Impl::wait_for_marker(Timeout timeout) {
+  if (timeout == kForever) {
+    Marker here;
+    const std::shared_ptr<Marker> marker(std::shared_ptr<Marker>(), &here);
+    enqueue_marker(marker);
+    const auto passed = [&] { return base::reached(here.raised, 1); };
+    if (!device::yield_until(passed)) base::wait_until(passing_, passed);
+    return std::move(here.stop);
+  }
+  const Error late(Code::timeout, -1, -1, 0, 0, name_ + ": not synchronized, items are left in its queue");
+  base::Limit limit(timeout);
+  // The queue has one marker at most that nobody waits for, however often a host gives up.
+  std::unique_lock lock(mutex_);
+  const auto before = late_marker_;
+  lock.unlock();
+  if (before != nullptr && !pass(before, limit)) throw Error(late);
+  const auto room = [this] { return tail_.load() - head_.load() <= mask_; };
+  while (!room()) {
+    if (limit.over()) throw Error(late);
+    const auto soon = base::Clock::now() + std::chrono::milliseconds(1);  // the stream wakes for batches only
+    base::wait_until(room_, room, std::min(limit.next(), soon));
+  }
+  const auto marker = std::make_shared<Marker>();
+  enqueue_marker(marker);
+  const bool in_time = pass(marker, limit);
+  lock.lock();
+  late_marker_ = in_time ? nullptr : marker;
+  lock.unlock();
+  if (!in_time && marker->in_time.exchange(false)) throw Error(late);
+  base::wait_until(passing_, [&] { return base::reached(marker->raised, 1); });  // it passes at this moment
+  return std::move(marker->stop);
+}
+
+// ---- Events.
+
+void HostStream::Impl::raise_at(std::shared_ptr<HostEvent::Impl> event) {
+  enqueue([this, event = std::move(event)] {
+    event->stop = stop_;
+    base::raise(event->raised, 1, event->parking);
+  });
+}
+
+void HostStream::Impl::wait_for(std::shared_ptr<HostEvent::Impl> event) {
+  enqueue([this, event = std::move(event)] {
+    if (stop_.failure != nullptr) return;
+    const auto ready = [&] { return event->reached() || ending(); };
+    parked_at(&event->parking);
+    base::Limit limit(timeout_);
+    while (!base::wait_until(event->parking, ready, limit.next()) && !limit.over()) {
+    }
+    parked_at(nullptr);
+    if (!event->reached()) {
+      const char* const why =
+          ending() ? "it was destroyed while it waited for an event" : "waited too long for an event";
+      throw Error(ending() ? Code::aborted : Code::timeout, -1, -1, 0, 0, name_ + ": " + why);
+    }
+    if (event->stop.failure != nullptr) {
+      failed_.store(true, std::memory_order_release);
+      stop_ = {event->stop.failure, event->stop.why, nullptr};
+    }
+  });
+}
+
+}  // namespace sluice

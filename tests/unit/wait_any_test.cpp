@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sluice/sluice.hpp>
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "peers/word_book.hpp"
+
+namespace {
+
+using namespace std::chrono_literals;
+using sluice::Code;
+
+constexpr std::size_t kBytes = 64;
+
+/// The code of the error that `call` throws.
+template <class F>
+std::string thrown_by(F call) {
+  try {
+    call();
+  } catch (const sluice::Error& error) {
+    return sluice::name(error.code());
+  }
+  return "nothing";
+}
+
+// All have messages all the time.
+TEST(WaitAny, receivers_have_their_turn) {
+  constexpr int kSenders = 3;
+  constexpr int kDepth = 8;
+  std::atomic<int> ready{0};
+  const int code = sluice::run_threads(kSenders + 1, [&](sluice::Context& context) {
+    sluice::Memory memory = context.allocate(kSenders * kDepth * kBytes);
+    if (context.rank() > 0) {
+      sluice::Sender out = context.sender(0, 1, memory.slice(0, kBytes));
+      for (int put = 0; put < kDepth; ++put) out.put({});
+      out.drain();
+      ++ready;
+      return;
+    }
+    std::vector<sluice::Receiver> in;
+    for (int rank = 1; rank <= kSenders; ++rank) {
+      const auto at = static_cast<std::size_t>(rank - 1) * kDepth * kBytes;
+      in.push_back(context.receiver(rank, 1, memory.slice(at, kDepth * kBytes), {.depth = kDepth}));
+    }
+    while (ready < kSenders) std::this_thread::yield();
+    sluice::WaitAny any(in);
+    for (std::size_t turn = 0; turn < kSenders * kDepth; ++turn) {
+      const auto got = any.wait(10s);
+      ASSERT_TRUE(got && !got->closed());
+      EXPECT_EQ(got->index, turn % kSenders);
+    }
+  });
+  EXPECT_EQ(code, 0);
+}
+
+TEST(WaitAny, one_that_was_closed_here_is_left_out) {
+  const int code = sluice::run_threads(2, [&](sluice::Context& context) {
+    sluice::Memory memory = context.allocate(2 * kBytes);
+    if (context.rank() == 1) {
+      sluice::Sender first = context.sender(0, 1, memory.slice(0, kBytes));
+      sluice::Sender second = context.sender(0, 2, memory.slice(kBytes, kBytes));
+      second.put({});
+      return;
+    }
+    sluice::Receiver first = context.receiver(1, 1, memory.slice(0, kBytes));
+    sluice::Receiver second = context.receiver(1, 2, memory.slice(kBytes, kBytes));
+    sluice::WaitAny any;
+    EXPECT_EQ(any.add(first), 0U);
+    EXPECT_EQ(any.add(second), 1U);
+    first.close();
+    const auto got = any.wait(10s);
+    ASSERT_TRUE(got && !got->closed());
+    EXPECT_EQ(got->index, 1U);
+    EXPECT_EQ(any.left(), 1U);
+    { const sluice::Receiver dropped = std::move(second); }
+    EXPECT_FALSE(any.wait(10s));
+    EXPECT_EQ(any.left(), 0U);
+  });
+  EXPECT_EQ(code, 0);
+}
+
+TEST(WaitAny, takes_what_a_host_may_wait_for) {
+  const int code = sluice::run_threads(1, [&](sluice::Context& context) {
+    sluice::Memory memory = context.allocate(4 * kBytes);
+    const auto slot = [&](std::size_t i) { return memory.slice(i * kBytes, kBytes); };
+    sluice::Sender out = context.sender(0, 1, slot(0));
+    sluice::Receiver in = context.receiver(0, 1, slot(1));
+    sluice::Receiver closed = context.receiver(0, 2, slot(2));
+    closed.close();
+    sluice::Receiver empty;
+    sluice::WaitAny any;
+    EXPECT_EQ(thrown_by([&] { any.add(closed); }), "misuse");
+    EXPECT_EQ(thrown_by([&] { any.add(empty); }), "misuse");
+    any.add(in);
+    EXPECT_EQ(thrown_by([&] { any.wait(0ns); }), "timeout");
+    sluice::Plan plan = context.plan();
+    plan.add(in).commit({});
+    EXPECT_EQ(thrown_by([&] { any.wait(10s); }), "misuse");
+    EXPECT_EQ(thrown_by([&] { sluice::WaitAny().add(in); }), "misuse");
+  });
+  EXPECT_EQ(code, 0);
+}
+
+// The half second is what is measured.
+TEST(WaitAny, a_wait_for_nothing_uses_no_cpu) {
+  const int code = sluice::run_threads(1, [&](sluice::Context& context) {
+    sluice::Memory memory = context.allocate(2 * kBytes);
+    sluice::Receiver first = context.receiver(0, 1, memory.slice(0, kBytes));
+    sluice::Receiver second = context.receiver(0, 2, memory.slice(kBytes, kBytes));
+    sluice::WaitAny any;
+    any.add(first);
+    any.add(second);
+    rusage before{};
+    rusage after{};
+    getrusage(RUSAGE_THREAD, &before);
+    EXPECT_FALSE(any.wait_for(500ms));
+    getrusage(RUSAGE_THREAD, &after);
+    const auto micros = [](const rusage& usage) {
+      return 1'000'000 * (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + usage.ru_utime.tv_usec +
+             usage.ru_stime.tv_usec;
+    };
+    EXPECT_LT(micros(after) - micros(before), 50'000);
+  });
+  EXPECT_EQ(code, 0);
+}
+
+// Else it would have to look now and then.
+TEST(WaitAny, finds_one_place_to_sleep_for_all_peers) {
+  using sluice::runtime::Standing;
+  std::array<sluice::runtime::WordBook, 3> books;
+  const sluice::base::Parking* common = nullptr;
+  for (auto& book : books) {
+    for (const auto standing : {Standing::together, Standing::alone}) {
+      const auto word = book.take(standing);
+      ASSERT_NE(word.parking->common(), nullptr);
+      EXPECT_NE(word.parking->common(), word.parking);
+      if (common == nullptr) common = word.parking->common();
+      EXPECT_EQ(word.parking->common(), common);
+    }
+  }
+}
+
+TEST(WaitAny, of_none_returns_nothing_at_once) {
+  sluice::WaitAny none;
+  EXPECT_FALSE(none.wait());
+  EXPECT_FALSE(none.wait_for(10s));
+  EXPECT_EQ(none.left(), 0U);
+}
+
+}  // namespace
