@@ -12,11 +12,14 @@ class ReceiverCore final : public runtime::ChannelEnd {
   using ChannelEnd::ChannelEnd;
   ~ReceiverCore() override;
 
+  // The verbs, on an end that is `bound_to` the stream.
   Slice wait(Stream stream);
   void release(Stream stream);
   /// Also waits for copies to a GPU.
   std::uint64_t complete(base::Limit& limit) override;
   std::optional<Slice> wait_for(Timeout timeout);
+  /// With checks: of the epoch that was waited for last.
+  Slice checked_slot(Slice slot) const;
   /// @throws the failure, unless that is Code::closed
   bool closed() const;
   /// The bytes of the put that the last completed wait has seen. @throws Error{Code::misuse} without lengths
