@@ -236,11 +236,7 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   if (visible_ == nullptr) take(next);
   waited_by_host_.store(waited_by_host_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   check();
-  return checked_slot(slot(next, Stream::Kind::host));
-}
-
-Slice ReceiverCore::checked_slot(Slice slot) const {
-  return checked() ? runtime::checked_slot(std::move(slot), epoch()) : slot;
+  return checked_slot(slot(next, Stream::Kind::host), next);
 }
 
 std::size_t ReceiverCore::bytes() const {
@@ -322,7 +318,7 @@ Slice Receiver::wait(Stream stream) {
   if (core.bound_to(stream)) [[likely]]
     return core.wait(stream);
   const Use use(core, stream, {Use::kWait, __builtin_return_address(0)});
-  return core.checked_slot(core.wait(stream));
+  return core.checked_slot(core.wait(stream), core.epoch());
 }
 void Receiver::release(Stream stream) {
   auto& core = receiver(not_empty(end_));

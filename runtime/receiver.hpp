@@ -18,8 +18,10 @@ class ReceiverCore final : public runtime::ChannelEnd {
   /// Also waits for copies to a GPU.
   std::uint64_t complete(base::Limit& limit) override;
   std::optional<Slice> wait_for(Timeout timeout);
-  /// With checks: of the epoch that was waited for last.
-  Slice checked_slot(Slice slot) const;
+  /// The slot of `epoch`, which with checks knows its epoch.
+  Slice checked_slot(Slice slot, std::uint64_t epoch) const {
+    return checked() ? runtime::checked_slot(std::move(slot), epoch) : slot;
+  }
   /// @throws the failure, unless that is Code::closed
   bool closed() const;
   /// The bytes of the put that the last completed wait has seen. @throws Error{Code::misuse} without lengths
