@@ -70,8 +70,8 @@ std::string output_of(std::array<const char*, 6> command) {
   pid_t child = -1;
   // None of the program's environment: what a profiler or a launcher preloads is not for addr2line.
   std::array<char*, 1> environment{nullptr};
-  const int failed = ::posix_spawnp(&child, command[0], &actions, nullptr, const_cast<char**>(command.data()),
-                                    environment.data());
+  const int failed =
+      ::posix_spawnp(&child, command[0], &actions, nullptr, const_cast<char**>(command.data()), environment.data());
   posix_spawn_file_actions_destroy(&actions);
   in = Fd();
   if (failed != 0) return {};

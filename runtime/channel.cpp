@@ -296,7 +296,8 @@ bool ChannelHandle::connected() const {
 }
 void ChannelHandle::wait_connected(std::optional<Timeout> timeout) { usable_here(end_).wait_connected(timeout); }
 void ChannelHandle::close(std::optional<Timeout> timeout) {
-  const runtime::ChannelEnd::Use use(usable_here(end_), {runtime::ChannelEnd::Use::kClose, __builtin_return_address(0)});
+  const runtime::ChannelEnd::Use use(usable_here(end_),
+                                     {runtime::ChannelEnd::Use::kClose, __builtin_return_address(0)});
   end_->close(timeout);
 }
 Rank ChannelHandle::peer() const noexcept { return end_ == nullptr ? -1 : end_->opening.peer; }

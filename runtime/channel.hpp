@@ -481,8 +481,8 @@ class ChannelEnd : public EndInfo,
   static constexpr int kKernels = -3;  // kernels drive it
   static constexpr int kClosed = -4;   // closed here
   std::int64_t bound_ = kUnbound;
-  // The handle of the last stream, if it is no GPU's: of those the driver tells at each use what they do. Nor is it with
-  // checks, which look at each use.
+  // The handle of the last stream, if it is no GPU's: of those the driver tells at each use what they do. Nor is it
+  // with checks, which look at each use.
   const void* bound_to_ = nullptr;
   std::atomic<bool> leaves_{false};  // this rank ends with the channel open, which it knows
   std::string leaves_because_;       // empty: it closes as any end does

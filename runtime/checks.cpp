@@ -128,8 +128,8 @@ void Watched::begin(std::weak_ptr<ChannelEnd> owner) {
     }
     if (other.empty()) return ends.all().push_back(this);
   }
-  info_.misuse(0, "target slots of a receiver opened at " + base::place_text(opened_) +
-                      " overlap those of the one " + other + ", opened at " + base::place_text(other_opened));
+  info_.misuse(0, "target slots of a receiver opened at " + base::place_text(opened_) + " overlap those of the one " +
+                      other + ", opened at " + base::place_text(other_opened));
 }
 
 void Watched::end() noexcept {
@@ -207,8 +207,8 @@ void ChannelEnd::begin_to_run(Checks& checks, const Call& call, std::uint64_t nu
 void ChannelEnd::look_at_memory() noexcept {
   if (failed()) return;
   if (const std::string why = checks_->watched.look(); !why.empty())
-    fail(Code::misuse, why + " before the channel, opened at " + base::place_text(checks_->watched.opened()) +
-                           ", was closed");
+    fail(Code::misuse,
+         why + " before the channel, opened at " + base::place_text(checks_->watched.opened()) + ", was closed");
 }
 
 void ChannelEnd::slot_used(std::uint64_t marked, base::Place place) noexcept {
@@ -216,8 +216,8 @@ void ChannelEnd::slot_used(std::uint64_t marked, base::Place place) noexcept {
   const std::uint64_t back = (last - marked) % kSlotEpochs;
   if (failed() || back >= last) return;
   if (const auto release = checks_->releases.of(last - back)) {
-    fail(Code::misuse, "data() of the slot of epoch " + std::to_string(last - back) + " at " +
-                           base::place_text(place) + ", after its " + text_of(*release));
+    fail(Code::misuse, "data() of the slot of epoch " + std::to_string(last - back) + " at " + base::place_text(place) +
+                           ", after its " + text_of(*release));
   }
 }
 

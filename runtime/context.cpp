@@ -238,21 +238,25 @@ Region Context::region(void* memory, std::size_t bytes) {
 }
 
 Sender Context::sender(Rank peer, Tag tag, Slice source, ChannelOptions options) {
-  return ContextAccess::open<Sender>(in(), in().scope, peer, tag, std::move(source), options, __builtin_return_address(0));
+  return ContextAccess::open<Sender>(in(), in().scope, peer, tag, std::move(source), options,
+                                     __builtin_return_address(0));
 }
 
 Receiver Context::receiver(Rank peer, Tag tag, Slice target, ChannelOptions options) {
-  return ContextAccess::open<Receiver>(in(), in().scope, peer, tag, std::move(target), options, __builtin_return_address(0));
+  return ContextAccess::open<Receiver>(in(), in().scope, peer, tag, std::move(target), options,
+                                       __builtin_return_address(0));
 }
 
 Sender Scope::sender(Rank peer, Tag tag, Slice source, ChannelOptions options) {
   Context::Impl& context = ContextAccess::of(in().context);
-  return ContextAccess::open<Sender>(context, in().scope, peer, tag, std::move(source), options, __builtin_return_address(0));
+  return ContextAccess::open<Sender>(context, in().scope, peer, tag, std::move(source), options,
+                                     __builtin_return_address(0));
 }
 
 Receiver Scope::receiver(Rank peer, Tag tag, Slice target, ChannelOptions options) {
   Context::Impl& context = ContextAccess::of(in().context);
-  return ContextAccess::open<Receiver>(context, in().scope, peer, tag, std::move(target), options, __builtin_return_address(0));
+  return ContextAccess::open<Receiver>(context, in().scope, peer, tag, std::move(target), options,
+                                       __builtin_return_address(0));
 }
 
 Plan Context::plan() {

@@ -52,8 +52,8 @@ PlanCore::~PlanCore() {
 /// The plan's error names the first of its channels that has something to do with it.
 void PlanCore::begin_use(const runtime::Call& call) {
   if (const auto other = checks_->user.enter(call)) {
-    const std::string what = "a plan is used by two threads at once: " + text_of(call) +
-                             ", while another thread is in " + text_of(*other);
+    const std::string what =
+        "a plan is used by two threads at once: " + text_of(call) + ", while another thread is in " + text_of(*other);
     if (ends_.empty()) throw misuse(what);
     ends_.front()->misuse(ends_.front()->epoch(), what);
   }

@@ -58,7 +58,9 @@ Slice SenderCore::acquire(Stream stream) {
 }
 
 void SenderCore::order_acquire(Stream stream) {
-  if (checked() && stream.kind() == Stream::Kind::host && epoch() < depth()) issue(stream, [](device::Lane) {}, [] {});
+  if (checked() && stream.kind() == Stream::Kind::host && epoch() < depth())
+    issue(
+        stream, [](device::Lane) {}, [] {});
 }
 
 void SenderCore::acquire_on(Stream stream, std::uint64_t next) {
