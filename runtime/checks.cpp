@@ -196,12 +196,14 @@ std::uint64_t ChannelEnd::epoch_of(const Call& call) const noexcept {
   return call.verb == Use::kAcquire ? epoch() + 1 : epoch();
 }
 
-void ChannelEnd::begin_to_run(Checks& checks, const Call& call, std::uint64_t number, std::uint64_t epoch) noexcept {
-  if (call.verb == Use::kRelease) checks.releases.add(epoch, call);
-  if (failed()) return;
-  if (const std::string why = checks.order.begin(number); !why.empty()) fail(Code::misuse, why);
-  if (const std::string why = checks.watched.look(); !why.empty())
-    fail(Code::misuse, why + " before it ran: " + text_of(call) + ", epoch " + std::to_string(epoch));
+bool ChannelEnd::begin_to_run(const Call& call, std::uint64_t number, std::uint64_t epoch) noexcept {
+  if (call.verb == Use::kRelease) checks_->releases.add(epoch, call);
+  if (!failed()) {
+    if (const std::string why = checks_->order.begin(number); !why.empty()) fail(Code::misuse, why);
+    if (const std::string why = checks_->watched.look(); !why.empty())
+      fail(Code::misuse, why + " before it ran: " + text_of(call) + ", epoch " + std::to_string(epoch));
+  }
+  return (call.verb != Use::kPut && call.verb != Use::kRelease) || !is_fired(epoch);
 }
 
 void ChannelEnd::look_at_memory() noexcept {

@@ -261,6 +261,7 @@ void PlanCore::await_credits(device::Lane lane, std::uint64_t start) {
 void PlanCore::put_all(device::Lane lane, std::uint64_t start) {
   for (const auto& [core, first] : out_) {
     const std::uint64_t epoch = first + start;
+    if (checks_ != nullptr && core->is_fired(epoch)) continue;
     core->fail_if_stopped(lane);
     if (lane.gpu == nullptr) core->await_credit(lane, epoch);
     core->report_failure(lane);
@@ -317,6 +318,7 @@ void PlanCore::note_releases(std::uint64_t release, const runtime::Call& call) {
 void PlanCore::release_all(device::Lane lane, std::uint64_t release) {
   for (auto& in : in_) {
     const std::uint64_t epoch = in.first_release + release;
+    if (checks_ != nullptr && in.core->is_fired(epoch)) continue;
     if (is_fused(in.core->rung())) {
       fire(lane, *in.core, epoch, {});
     } else {

@@ -318,7 +318,8 @@ Slice Receiver::wait(Stream stream) {
   if (core.bound_to(stream)) [[likely]]
     return core.wait(stream);
   const Use use(core, stream, {Use::kWait, __builtin_return_address(0)});
-  return core.checked_slot(core.wait(stream), core.epoch());
+  const Slice slot = core.wait(stream);
+  return core.checked_slot(slot, core.epoch());
 }
 void Receiver::release(Stream stream) {
   auto& core = receiver(not_empty(end_));
