@@ -91,8 +91,8 @@ class ChannelEnd : public EndInfo,
   /// Called before the end is opened. @throws Error{Code::misuse} if its slots overlap those of another receiver
   void begin_checks(base::Place opened);
   bool checked() const noexcept { return checks_ != nullptr; }
-  /// A later epoch may have been fired before, which is wrong. Then the end may be closed.
-  bool is_fired(std::uint64_t epoch) const noexcept { return base::reached(done, epoch); }
+  /// A verb has come to its turn on this stream before it may run.
+  void runs_too_early(device::Lane lane, const std::string& why) noexcept;
   /// Fails the end if memory of its slots was freed.
   void look_at_memory() noexcept;
   /// Somebody uses the slot of the last epoch that is `marked` modulo the number of marks.
@@ -334,10 +334,13 @@ class ChannelEnd : public EndInfo,
     const Call call = checks_->user.current();
     const std::uint64_t epoch = epoch_of(call);
     const std::uint64_t number = checks_->order.enqueue(call, epoch, host);
-    // It owns the end: once the verb has completed, or a later one has that ran before, closing may let go of it.
-    const auto checked = [self = shared_from_this(), call, epoch, number, work](device::Lane lane) mutable {
-      if (self->begin_to_run(call, number, epoch)) work(lane);
-      self->checks_->order.end(number);
+    // It owns the end, which closing may let go of once the verb has completed.
+    const auto checked = [self = shared_from_this(), call, epoch, number, work](device::Lane lane) {
+      const auto verb = [self, call, epoch, work](device::Lane runs_on) mutable {
+        self->begin_to_run(runs_on, call, epoch);
+        work(runs_on);
+      };
+      self->checks_->order.run(number, lane, verb, [&](const std::string& why) { self->runs_too_early(lane, why); });
     };
     device::on_host(host, checked);
   }
@@ -455,8 +458,7 @@ class ChannelEnd : public EndInfo,
   }
   void begin_use(const Call& call);
   void end_use(const Call& call, bool runs_later) noexcept;
-  /// Returns whether the verb may run at all.
-  bool begin_to_run(const Call& call, std::uint64_t number, std::uint64_t epoch) noexcept;
+  void begin_to_run(device::Lane lane, const Call& call, std::uint64_t epoch) noexcept;
   std::uint64_t epoch_of(const Call& call) const noexcept;
   void reach_from(device::Driver& driver, int gpu);
   void reach_named_stream();

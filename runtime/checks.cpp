@@ -89,24 +89,44 @@ Call OneUser::current() const {
 
 std::uint64_t RunOrder::enqueue(const Call& call, std::uint64_t epoch, const HostStream::Impl* stream) {
   const std::lock_guard lock(mutex_);
-  under_way_.push_back({++last_, call, epoch, stream});
+  under_way_.push_back({++last_, call, epoch, stream, {}});
   return last_;
 }
 
-std::string RunOrder::begin(std::uint64_t number) {
+bool RunOrder::is_next(std::uint64_t number) {
   const std::lock_guard lock(mutex_);
-  const Verb& oldest = under_way_.front();
-  if (oldest.number == number) return {};
-  const auto self = std::ranges::find(under_way_, number, &Verb::number);
+  return under_way_.front().number == number;
+}
+
+std::string RunOrder::why_not(std::uint64_t number) {
+  const std::lock_guard lock(mutex_);
   const auto text = [](const Verb& verb) {
     return text_of(verb.call) + " (epoch " + std::to_string(verb.epoch) + ", on " + verb.stream->name() + ")";
   };
-  return text(*self) + " runs before " + text(oldest) + " has, which was enqueued earlier: order the two streams";
+  const Verb& oldest = under_way_.front();
+  return text(*std::ranges::find(under_way_, number, &Verb::number)) + " runs before " + text(oldest) +
+         " has, which was enqueued earlier: order the two streams";
 }
 
-void RunOrder::end(std::uint64_t number) {
+bool RunOrder::defer(std::uint64_t number, std::function<void(device::Lane)> work) {
   const std::lock_guard lock(mutex_);
-  under_way_.erase(std::ranges::find(under_way_, number, &Verb::number));
+  if (under_way_.front().number == number) return false;
+  std::ranges::find(under_way_, number, &Verb::number)->late = std::move(work);
+  return true;
+}
+
+void RunOrder::end(std::uint64_t number, device::Lane lane) {
+  for (;;) {
+    std::function<void(device::Lane)> next;
+    {
+      const std::lock_guard lock(mutex_);
+      under_way_.erase(std::ranges::find(under_way_, number, &Verb::number));
+      if (under_way_.empty() || !under_way_.front().late) return;
+      number = under_way_.front().number;
+      next = std::move(under_way_.front().late);
+    }
+    next(lane);
+  }
 }
 
 Watched::Watched(const EndInfo& info, base::Place opened)
@@ -196,14 +216,17 @@ std::uint64_t ChannelEnd::epoch_of(const Call& call) const noexcept {
   return call.verb == Use::kAcquire ? epoch() + 1 : epoch();
 }
 
-bool ChannelEnd::begin_to_run(const Call& call, std::uint64_t number, std::uint64_t epoch) noexcept {
+void ChannelEnd::begin_to_run(device::Lane lane, const Call& call, std::uint64_t epoch) noexcept {
   if (call.verb == Use::kRelease) checks_->releases.add(epoch, call);
-  if (!failed()) {
-    if (const std::string why = checks_->order.begin(number); !why.empty()) fail(Code::misuse, why);
-    if (const std::string why = checks_->watched.look(); !why.empty())
-      fail(Code::misuse, why + " before it ran: " + text_of(call) + ", epoch " + std::to_string(epoch));
-  }
-  return (call.verb != Use::kPut && call.verb != Use::kRelease) || !is_fired(epoch);
+  const std::string why = failed() ? std::string() : checks_->watched.look();
+  if (why.empty()) return;
+  fail(Code::misuse, why + " before it ran: " + text_of(call) + ", epoch " + std::to_string(epoch));
+  report_failure(lane);
+}
+
+void ChannelEnd::runs_too_early(device::Lane lane, const std::string& why) noexcept {
+  fail(Code::misuse, why);
+  report_failure(lane);
 }
 
 void ChannelEnd::look_at_memory() noexcept {

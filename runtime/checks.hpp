@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -49,7 +50,8 @@ class OneUser {
   Call call_;
 };
 
-/// Finds verbs that run before one that was enqueued earlier, on another stream.
+/// Finds verbs that run before one that was enqueued earlier, on another stream. They are run late, in order: the end
+/// has failed then, but its words have to rise for it to be closed.
 class RunOrder {
  public:
   struct Verb {
@@ -57,14 +59,29 @@ class RunOrder {
     Call call;
     std::uint64_t epoch = 0;
     const HostStream::Impl* stream = nullptr;
+    std::function<void(device::Lane)> late;
   };
   /// Called where a verb is enqueued. Returns its number.
   std::uint64_t enqueue(const Call& call, std::uint64_t epoch, const HostStream::Impl* stream);
-  /// Called where it begins to run: what is wrong with that; empty: nothing.
-  std::string begin(std::uint64_t number);
-  void end(std::uint64_t number);
+  /// Called where its turn on its stream has come. `wrong` is called with the reason if an earlier verb has not run;
+  /// then a later call of `run` of that one does the work.
+  template <class Work, class Wrong>
+  void run(std::uint64_t number, device::Lane lane, Work work, Wrong wrong) {
+    if (!is_next(number)) {
+      wrong(why_not(number));
+      if (defer(number, work)) return;
+    }
+    work(lane);
+    end(number, lane);
+  }
 
  private:
+  bool is_next(std::uint64_t number);
+  std::string why_not(std::uint64_t number);
+  /// False: the earlier ones have run meanwhile.
+  bool defer(std::uint64_t number, std::function<void(device::Lane)> work);
+  void end(std::uint64_t number, device::Lane lane);
+
   std::mutex mutex_;
   std::uint64_t last_ = 0;
   std::deque<Verb> under_way_;  // enqueued and not run to its end, the oldest first

@@ -69,13 +69,6 @@ std::uint64_t PlanCore::epoch_of(const runtime::Call& call) const noexcept {
                                  : in_.front().first_release + counts_.releases;
 }
 
-void PlanCore::check_order(runtime::RunOrder& order, std::uint64_t number) noexcept {
-  if (std::ranges::any_of(ends_, &runtime::ChannelEnd::failed)) return;
-  const std::string why = order.begin(number);
-  if (why.empty()) return;
-  for (auto* end : ends_) end->fail(Code::misuse, why);
-}
-
 void PlanCore::check_adding() const {
   if (committed_) throw misuse("the plan is committed: no channel can be added");
 }
@@ -261,7 +254,6 @@ void PlanCore::await_credits(device::Lane lane, std::uint64_t start) {
 void PlanCore::put_all(device::Lane lane, std::uint64_t start) {
   for (const auto& [core, first] : out_) {
     const std::uint64_t epoch = first + start;
-    if (checks_ != nullptr && core->is_fired(epoch)) continue;
     core->fail_if_stopped(lane);
     if (lane.gpu == nullptr) core->await_credit(lane, epoch);
     core->report_failure(lane);
@@ -318,7 +310,6 @@ void PlanCore::note_releases(std::uint64_t release, const runtime::Call& call) {
 void PlanCore::release_all(device::Lane lane, std::uint64_t release) {
   for (auto& in : in_) {
     const std::uint64_t epoch = in.first_release + release;
-    if (checks_ != nullptr && in.core->is_fired(epoch)) continue;
     if (is_fused(in.core->rung())) {
       fire(lane, *in.core, epoch, {});
     } else {

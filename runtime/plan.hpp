@@ -69,7 +69,6 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
   runtime::RunOrder& order_of(const std::vector<PlanOut>&) const noexcept { return checks_->sends; }
   runtime::RunOrder& order_of(const std::vector<PlanIn>&) const noexcept { return checks_->receives; }
   std::uint64_t epoch_of(const runtime::Call& call) const noexcept;
-  void check_order(runtime::RunOrder& order, std::uint64_t number) noexcept;
   void check_adding() const;
   void join(runtime::ChannelEnd& end);
   void check_stream(Stream stream);
@@ -105,11 +104,14 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
     runtime::RunOrder& order = order_of(rows);
     const runtime::Call call = checks_->user.current();
     const std::uint64_t number = order.enqueue(call, epoch_of(call), host);
-    device::in_order(stream, [self = shared_from_this(), &order, number, work](device::Lane lane) mutable {
-      self->check_order(order, number);
-      self->fail_if_stopped(lane);
-      work(lane);
-      order.end(number);
+    device::in_order(stream, [self = shared_from_this(), &order, number, work](device::Lane lane) {
+      const auto verb = [self, work](device::Lane runs_on) mutable {
+        self->fail_if_stopped(runs_on);
+        work(runs_on);
+      };
+      order.run(number, lane, verb, [&](const std::string& why) {
+        for (auto* end : self->ends_) end->runs_too_early(lane, why);
+      });
     });
   }
   /// Work that the driver refuses fails all channels. If the stream captures, the work was not to run at all, and only
