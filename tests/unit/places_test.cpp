@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -22,7 +23,7 @@ using namespace sluice;
 
 TEST(Places, are_file_and_line_where_the_program_has_debug_information) {
   if (std::system("command -v addr2line > /dev/null") != 0) {
-    test::skipped_here("there is no addr2line");
+    std::puts("SKIPPED-HERE: Places.are_file_and_line*: there is no addr2line");
     return;
   }
   const base::Place place = place_of_caller();
@@ -66,7 +67,7 @@ void expect_seen(const void* memory, std::size_t bytes, F frees) {
 
 TEST(Frees, every_way_to_free_memory_is_seen) {
   if (test::kSanitized) {
-    test::skipped_here("a sanitizer brings its own allocator");
+    std::puts("SKIPPED-HERE: Frees.every_way*: a sanitizer brings its own allocator");
     return;
   }
   constexpr std::size_t kBytes = 8192;
