@@ -2,6 +2,7 @@
 #include "runtime/checks.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <string_view>
 #include <vector>
@@ -65,15 +66,15 @@ std::string text_of(const Call& call) { return std::string(call.verb) + " at " +
 std::optional<Call> OneUser::enter(const Call& call) {
   constexpr auto kMoment = std::chrono::microseconds(200);
   const auto self = std::this_thread::get_id();
-  bool takes_over = false;
+  bool stays = false;
   {
     const std::lock_guard lock(mutex_);
     if (depth_ > 0 && user_ != self) return call_;
-    takes_over = last_ != self && last_ != std::thread::id();
+    stays = last_ != self || std::has_single_bit(++calls_);
     user_ = last_ = self;
     if (depth_++ == 0) call_ = call;
   }
-  if (takes_over) std::this_thread::sleep_for(kMoment);
+  if (stays) std::this_thread::sleep_for(kMoment);
   return std::nullopt;
 }
 
