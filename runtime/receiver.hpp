@@ -12,11 +12,16 @@ class ReceiverCore final : public runtime::ChannelEnd {
   using ChannelEnd::ChannelEnd;
   ~ReceiverCore() override;
 
+  // The verbs, on an end that is `bound_to` the stream.
   Slice wait(Stream stream);
   void release(Stream stream);
   /// Also waits for copies to a GPU.
   std::uint64_t complete(base::Limit& limit) override;
   std::optional<Slice> wait_for(Timeout timeout);
+  /// The slot of `epoch`, which with checks knows its epoch.
+  Slice checked_slot(Slice slot, std::uint64_t epoch) const {
+    return checked() ? runtime::checked_slot(std::move(slot), epoch) : slot;
+  }
   /// @throws the failure, unless that is Code::closed
   bool at_end() const;
   /// The bytes of the put that the last completed wait has seen. @throws Error{Code::misuse} without lengths
