@@ -71,8 +71,9 @@ void HostStream::Impl::synchronize(Timeout timeout) {
   const base::trace::Span slice("synchronize");
   if (inside()) throw Error(Code::misuse, -1, -1, 0, 0, name_ + ": synchronize inside the stream waits for itself");
   SharedFailure stopped_by;
-  // The work that this thread would run may wait for peers, for longer than the limit.
-  const bool may_run = timeout == kForever;
+  // The work that this thread would run may wait for peers, for longer than the limit. In this thread it would also be
+  // ordered behind all that the thread has done, which is no order that the stream gives.
+  const bool may_run = timeout == kForever && !base::races::kOn;
   if (!may_run || !catch_up(tail_.load(std::memory_order_relaxed), stopped_by)) stopped_by = wait_for_marker(timeout);
   if (stopped_by != nullptr) {
     stopped_by->tell();

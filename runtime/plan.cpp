@@ -39,6 +39,7 @@ bool is_fused(const RungPut* put) { return put != nullptr && put->shared(); }
 void fire(device::Lane lane, runtime::ChannelEnd& end, std::uint64_t epoch, backends::Range part) {
   if (!is_fused(end.rung())) return end.enqueue(lane, epoch, part);
   end.await_armable(lane, epoch);
+  end.tell_of_firing(lane, epoch, part);
   end.rung()->arm(epoch, part);
 }
 
@@ -362,10 +363,22 @@ Plan& Plan::add(Receiver& receiver) {
 }
 
 void Plan::commit(Stream stream, std::optional<Timeout> timeout) { usable_here(core_).commit(stream, timeout); }
-void Plan::acquire(Stream stream) { usable_here(core_).acquire(stream); }
-void Plan::start(Stream stream) { usable_here(core_).start(stream); }
-void Plan::wait(Stream stream) { usable_here(core_).wait(stream); }
-void Plan::release(Stream stream) { usable_here(core_).release(stream); }
+void Plan::acquire(Stream stream) {
+  const base::races::Called here;
+  usable_here(core_).acquire(stream);
+}
+void Plan::start(Stream stream) {
+  const base::races::Called here;
+  usable_here(core_).start(stream);
+}
+void Plan::wait(Stream stream) {
+  const base::races::Called here;
+  usable_here(core_).wait(stream);
+}
+void Plan::release(Stream stream) {
+  const base::races::Called here;
+  usable_here(core_).release(stream);
+}
 Slice Plan::slot(const Sender& sender) const { return usable_here(core_).slot(core_of<detail::SenderCore>(sender)); }
 Slice Plan::slot(const Receiver& receiver) const {
   return usable_here(core_).slot(core_of<detail::ReceiverCore>(receiver));

@@ -78,6 +78,7 @@ void ReceiverCore::await_and_take(device::Lane lane, std::uint64_t epoch) {
   }
   if (epoch > signal_seen_) await_signal(lane, epoch);
   take(epoch);
+  if (lane.gpu == nullptr) tell_of_arrival(epoch);
   report_failure(lane);
   count_wait(lane);
 }
@@ -167,6 +168,15 @@ void ReceiverCore::take(std::uint64_t epoch) {
   if (!failed() && !lands_in_target()) landing_->take({}, *this, epoch);
 }
 
+/// What a peer of this process has written through the CPU is seen besides. Where `take` has copied, nobody else has
+/// written.
+void ReceiverCore::tell_of_arrival(std::uint64_t epoch) noexcept {
+  if constexpr (base::races::kOn) {
+    if (failed() || slot_bytes == 0 || slots.memory.driver != nullptr || !lands_in_target()) return;
+    races_.arrives(slots.index(epoch), slots.at(epoch), slot_bytes, word_.word);
+  }
+}
+
 std::uint64_t ReceiverCore::begin_release() {
   const std::uint64_t epoch = releases_.by_host() + 1;
   if (epoch > this->epoch())
@@ -235,7 +245,10 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   await_connected({}, next);  // the peer may have connected, and put, before this end connects
   begin();
   const base::trace::Span slice("wait", traced, next, slot_bytes, base::trace::Arrow::ends);
-  if (visible_ == nullptr) take(next);
+  if (visible_ == nullptr) {
+    take(next);
+    tell_of_arrival(next);
+  }
   waited_by_host_.store(waited_by_host_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   check();
   return slot(next, Stream::Kind::host);
@@ -314,12 +327,24 @@ detail::ReceiverCore& receiver(runtime::ChannelEnd& end) { return static_cast<de
 
 }  // namespace
 
-Slice Receiver::wait(Stream stream) { return receiver(not_empty(end_)).wait(stream); }
-void Receiver::release(Stream stream) { receiver(not_empty(end_)).release(stream); }
+Slice Receiver::wait(Stream stream) {
+  const base::races::Called here;
+  return receiver(not_empty(end_)).wait(stream);
+}
+void Receiver::release(Stream stream) {
+  const base::races::Called here;
+  receiver(not_empty(end_)).release(stream);
+}
 DeviceReceiver Receiver::on_device(Stream stream) { return receiver(usable_here(end_)).on_device(stream); }
 std::size_t Receiver::bytes() const { return receiver(usable_here(end_)).bytes(); }
-std::optional<Slice> Receiver::test() { return receiver(usable_here(end_)).wait_for(Timeout::zero()); }
+std::optional<Slice> Receiver::test() {
+  const base::races::Called here;
+  return receiver(usable_here(end_)).wait_for(Timeout::zero());
+}
 bool Receiver::closed() const { return receiver(usable_here(end_)).closed(); }
-std::optional<Slice> Receiver::wait_for(Timeout timeout) { return receiver(usable_here(end_)).wait_for(timeout); }
+std::optional<Slice> Receiver::wait_for(Timeout timeout) {
+  const base::races::Called here;
+  return receiver(usable_here(end_)).wait_for(timeout);
+}
 
 }  // namespace sluice

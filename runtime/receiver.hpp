@@ -70,6 +70,8 @@ class ReceiverCore final : public runtime::ChannelEnd {
   void await_signal(device::Lane lane, std::uint64_t epoch);
   bool lands_in_target() const noexcept { return landing_->way() == backends::Landing::Way::direct; }
   void take(std::uint64_t epoch);
+  /// Tells ThreadSanitizer what has been written to the slot.
+  void tell_of_arrival(std::uint64_t epoch) noexcept;
   std::uint64_t waits_completed() const noexcept {
     return waited_.word.value.load(std::memory_order_acquire) + refused_waits_ +
            waited_by_host_.load(std::memory_order_acquire);

@@ -140,6 +140,7 @@ void SenderCore::await_source(device::Lane lane, std::uint64_t epoch) {
   if (visible != nullptr) acquired_.store(last, std::memory_order_relaxed);
   const device::Wait free{visible == nullptr ? &done : &visible->word, last, &done_parking, epoch, "wait for source"};
   device::wait(lane, free, *this, helper_);
+  if (lane.gpu == nullptr) races_.taken_back(slots.index(epoch));
   if (lane.gpu != nullptr) gpu_use()->mark(lane);
   report_failure(lane);
 }
@@ -180,12 +181,17 @@ detail::SenderCore& sender(runtime::ChannelEnd& end) { return static_cast<detail
 
 }  // namespace
 
-Slice Sender::acquire(Stream stream) { return sender(not_empty(end_)).acquire(stream); }
+Slice Sender::acquire(Stream stream) {
+  const base::races::Called here;
+  return sender(not_empty(end_)).acquire(stream);
+}
 void Sender::put(Stream stream) {
+  const base::races::Called here;
   auto& core = sender(not_empty(end_));
   core.put(stream, core.whole());
 }
 void Sender::put(Stream stream, std::size_t offset, std::size_t bytes) {
+  const base::races::Called here;
   sender(not_empty(end_)).put(stream, {offset, bytes});
 }
 DeviceSender Sender::on_device(Stream stream) { return sender(usable_here(end_)).on_device(stream); }

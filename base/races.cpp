@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/races.hpp"
+
+#ifdef SLUICE_TELLS_OF_RACES
+
+#include <sanitizer/tsan_interface.h>
+
+#include <cstdio>
+#include <utility>
+
+// Of ThreadSanitizer's runtime, and in none of its headers.
+extern "C" {
+void __tsan_func_entry(void* pc);
+void __tsan_func_exit();
+void __tsan_read_range(void* data, unsigned long bytes);
+void __tsan_write_range(void* data, unsigned long bytes);
+void AnnotateIgnoreSyncBegin(const char* file, int line);
+void AnnotateIgnoreSyncEnd(const char* file, int line);
+}
+
+// A function whose calls, loads and stores ThreadSanitizer does not see. clang's no_sanitize still tells of calls.
+#if defined(__clang__)
+#define SLUICE_UNSEEN __attribute__((disable_sanitizer_instrumentation, noinline))
+#else
+#define SLUICE_UNSEEN __attribute__((no_sanitize_thread, noinline))
+#endif
+
+namespace sluice::base::races {
+
+namespace {
+
+void* mutable_of(const void* at) noexcept { return const_cast<void*>(at); }  // as the interface wants it
+
+/// Puts a call from `from` on the stack that reports show.
+SLUICE_UNSEEN void enter(const void* from) noexcept {
+  if (from != nullptr) __tsan_func_entry(const_cast<void*>(from));
+}
+SLUICE_UNSEEN void leave(const void* from) noexcept {
+  if (from != nullptr) __tsan_func_exit();
+}
+
+}  // namespace
+
+// Out of line, and called by their name in reports.
+[[gnu::noinline]] void put_reads(const void* data, std::size_t bytes) noexcept {
+  __tsan_read_range(mutable_of(data), bytes);
+}
+[[gnu::noinline]] void arrival_writes(void* data, std::size_t bytes) noexcept { __tsan_write_range(data, bytes); }
+
+SLUICE_UNSEEN Item::Running::Running(const Item& item) noexcept : before_(place) {
+  place = item.place_;
+  enter(item.place_);
+}
+SLUICE_UNSEEN Item::Running::~Running() {
+  leave(place);
+  place = before_;
+}
+
+NoOrder::NoOrder() noexcept { AnnotateIgnoreSyncBegin(__FILE__, __LINE__); }
+NoOrder::~NoOrder() { AnnotateIgnoreSyncEnd(__FILE__, __LINE__); }
+
+// ---- Slots.
+
+struct Slots::Access {
+  const void* read = nullptr;
+  void* written = nullptr;
+  std::size_t bytes = 0;
+  const void* behind = nullptr;
+
+  /// Unseen, because the fiber is on the stack of this thread.
+  static void tell(void* fiber, Slot& slot, const Access& what) noexcept;
+};
+
+SLUICE_UNSEEN void Slots::Access::tell(void* fiber, Slot& slot, const Access& what) noexcept {
+  void* const thread = __tsan_get_current_fiber();
+  const void* const from = place;
+  __tsan_switch_to_fiber(fiber, __tsan_switch_to_fiber_no_sync);
+  __tsan_acquire(&slot.given);
+  if (what.behind != nullptr) __tsan_acquire(const_cast<void*>(what.behind));
+  enter(from);
+  if (what.read != nullptr) put_reads(what.read, what.bytes);
+  if (what.written != nullptr) arrival_writes(what.written, what.bytes);
+  leave(from);
+  __tsan_release(&slot.accessed);
+  __tsan_switch_to_fiber(thread, __tsan_switch_to_fiber_no_sync);
+}
+
+Slots::Slots(int rank, int peer, std::uint64_t tag, bool sends, std::uint64_t depth)
+    : rank_(rank), peer_(peer), tag_(tag), depth_(depth), sends_(sends), slots_(new Slot[depth]) {
+  for (std::uint64_t i = 0; i < depth; ++i) given(i);
+}
+
+Slots::~Slots() {
+  all_taken_back();
+  if (fiber_ != nullptr) __tsan_destroy_fiber(fiber_);
+  delete[] slots_;
+}
+
+void Slots::tell(std::uint64_t slot, const Access& access) noexcept {
+  // Two threads at once are a mistake of the program's, which is not found here; neither are they ordered.
+  if (__atomic_exchange_n(&busy_, true, __ATOMIC_RELAXED)) return;
+  if (fiber_ == nullptr) {
+    char name[80];
+    std::snprintf(name, sizeof name, "rank %d: %s rank %d, tag %llu", rank_, sends_ ? "puts to" : "arrivals from",
+                  peer_, static_cast<unsigned long long>(tag_));
+    fiber_ = __tsan_create_fiber(0);
+    __tsan_set_fiber_name(fiber_, name);
+  }
+  Access::tell(fiber_, slots_[slot], access);
+  __atomic_store_n(&busy_, false, __ATOMIC_RELAXED);
+}
+
+void Slots::reads(std::uint64_t slot, const void* data, std::size_t bytes) noexcept {
+  given(slot);
+  tell(slot, {.read = data, .bytes = bytes});
+}
+
+void Slots::arrives(std::uint64_t slot, void* data, std::size_t bytes, const void* behind) noexcept {
+  tell(slot, {.written = data, .bytes = bytes, .behind = behind});
+  taken_back(slot);
+}
+
+void Slots::given(std::uint64_t slot) noexcept { __tsan_release(&slots_[slot].given); }
+void Slots::taken_back(std::uint64_t slot) noexcept { __tsan_acquire(&slots_[slot].accessed); }
+
+void Slots::all_taken_back() noexcept {
+  for (std::uint64_t i = 0; i < depth_; ++i) taken_back(i);
+}
+
+}  // namespace sluice::base::races
+
+#endif
