@@ -3,9 +3,12 @@
 
 #include <system_error>
 
+#include "base/races.hpp"
+
 namespace sluice::backends {
 
 void raise_signal(device::Lane lane, const Signal& signal, std::uint64_t epoch) {
+  if (lane.gpu == nullptr) base::races::put_wrote(signal.word);
   device::raise(lane, *signal.word, epoch, *signal.parking);
 }
 

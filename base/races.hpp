@@ -65,6 +65,16 @@ class NoOrder {
   NoOrder& operator=(const NoOrder&) = delete;
 };
 
+/// As long as this lives, what the thread loads and stores is not seen. For calls of a network's library, which is not
+/// compiled for ThreadSanitizer: some of its loads and stores would be seen, and what orders them would not.
+class Unseen {
+ public:
+  Unseen() noexcept;
+  ~Unseen();
+  Unseen(const Unseen&) = delete;
+  Unseen& operator=(const Unseen&) = delete;
+};
+
 /// The slots of one end of a channel. A NIC or another process accesses a slot at a time that no thread sees: after the
 /// program has given the slot to the channel, and before the program takes it back. So the access is told as one of a
 /// line of execution of its own (a fiber), which is ordered with nothing else.
@@ -79,9 +89,9 @@ class Slots {
   void reads(std::uint64_t slot, const void* data, std::size_t bytes) noexcept;
   /// The channel may write to the slot from now on.
   void given(std::uint64_t slot) noexcept;
-  /// These bytes of the slot have been written since it was given, and by now. `behind`: words by which threads of this
-  /// process may have said so. Takes the slot back. One thread at a time.
-  void arrives(std::uint64_t slot, void* data, std::size_t bytes, const void* behind) noexcept;
+  /// These bytes of the slot have been written since it was given, and by now. `signal`: if threads of this process have
+  /// written them, they have called `put_wrote` with it. Takes the slot back. One thread at a time.
+  void arrives(std::uint64_t slot, void* data, std::size_t bytes, void* signal) noexcept;
   /// The channel accesses the slot no more.
   void taken_back(std::uint64_t slot) noexcept;
   void all_taken_back() noexcept;
@@ -105,6 +115,8 @@ class Slots {
 
 /// A put reads these bytes now, in this thread.
 void put_reads(const void* data, std::size_t bytes) noexcept;
+/// A put has written its bytes in this thread, and will raise this word.
+void put_wrote(void* signal) noexcept;
 
 #else
 
@@ -125,16 +137,21 @@ struct NoOrder {
   NoOrder() noexcept {}
 };
 
+struct Unseen {
+  Unseen() noexcept {}
+};
+
 struct Slots {
   Slots(int, int, std::uint64_t, bool, std::uint64_t) noexcept {}
   void reads(std::uint64_t, const void*, std::size_t) noexcept {}
   void given(std::uint64_t) noexcept {}
-  void arrives(std::uint64_t, void*, std::size_t, const void*) noexcept {}
+  void arrives(std::uint64_t, void*, std::size_t, void*) noexcept {}
   void taken_back(std::uint64_t) noexcept {}
   void all_taken_back() noexcept {}
 };
 
 inline void put_reads(const void*, std::size_t) noexcept {}
+inline void put_wrote(void*) noexcept {}
 
 #endif
 

@@ -70,7 +70,7 @@ void event(Context& ctx) {
   HostStream first, second;
   std::uint64_t number = 0;
   for (std::uint64_t n = 1; n <= kEpochs; ++n) {
-    first.run([&] { number = n; });
+    first.run([&number, n] { number = n; });
     second.wait(first.record());
     second.run([&] { keep(number); });
     first.wait(second.record());
