@@ -8,7 +8,6 @@
 namespace sluice::backends {
 
 void raise_signal(device::Lane lane, const Signal& signal, std::uint64_t epoch) {
-  if (lane.gpu == nullptr) base::races::put_wrote(signal.word);
   device::raise(lane, *signal.word, epoch, *signal.parking);
 }
 
@@ -85,6 +84,7 @@ void MappedPut::move(device::Lane lane, std::uint64_t epoch, Range part) {
   if (part.bytes != 0) {
     if (!copy_(lane, watch_, target_.at(epoch) + part.offset, source_.at(epoch) + part.offset, part.bytes)) return;
   }
+  if (lane.gpu == nullptr) base::races::put_wrote(signal_.word);
   raise_signal(lane, signal_, epoch);
 }
 

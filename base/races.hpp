@@ -115,6 +115,8 @@ class Slots {
 
 /// A put reads these bytes now, in this thread.
 void put_reads(const void* data, std::size_t bytes) noexcept;
+/// An arrival writes these bytes now, in this thread.
+void arrival_writes(void* data, std::size_t bytes) noexcept;
 /// A put has written its bytes in this thread, and will raise this word.
 void put_wrote(void* signal) noexcept;
 
@@ -151,6 +153,7 @@ struct Slots {
 };
 
 inline void put_reads(const void*, std::size_t) noexcept {}
+inline void arrival_writes(void*, std::size_t) noexcept {}
 inline void put_wrote(void*) noexcept {}
 
 #endif

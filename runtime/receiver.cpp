@@ -168,11 +168,11 @@ void ReceiverCore::take(std::uint64_t epoch) {
   if (!failed() && !lands_in_target()) landing_->take({}, *this, epoch);
 }
 
-/// What a peer of this process has written through the CPU is seen besides. Where `take` has copied, nobody else has
-/// written.
+/// Bytes that landed elsewhere are in the slot since `take`, which only this thread has done.
 void ReceiverCore::tell_of_arrival(std::uint64_t epoch) noexcept {
   if constexpr (base::races::kOn) {
-    if (failed() || slot_bytes == 0 || slots.memory.driver != nullptr || !lands_in_target()) return;
+    if (failed() || slot_bytes == 0 || slots.memory.driver != nullptr) return;
+    if (!lands_in_target()) return base::races::arrival_writes(slots.at(epoch), slot_bytes);
     races_.arrives(slots.index(epoch), slots.at(epoch), slot_bytes, word_.word);
   }
 }
