@@ -4,9 +4,10 @@
 #ifdef SLUICE_TELLS_OF_RACES
 
 #include <sanitizer/tsan_interface.h>
+#include <sched.h>
 
+#include <atomic>
 #include <cstdio>
-#include <utility>
 
 // Of ThreadSanitizer's runtime, and in none of its headers.
 extern "C" {
@@ -32,6 +33,8 @@ void AnnotateIgnoreWritesEnd(const char* file, int line);
 namespace sluice::base::races {
 
 namespace {
+
+constexpr unsigned kFibers = 32;
 
 /// Stands for the bytes. Not the word itself: the thread that raises it for a NIC is ordered behind what the NIC is not.
 SLUICE_UNSEEN void* beside(void* signal) noexcept { return static_cast<char*>(signal) + 1; }
@@ -79,6 +82,25 @@ void put_wrote(void* signal) noexcept { __tsan_release(beside(signal)); }
 
 // ---- Slots.
 
+struct Slots::Fiber {
+  std::atomic<void*> made{nullptr};
+  std::atomic_flag busy;
+
+  /// Orders no threads: they spin, for as long as telling takes.
+  class Locked {
+   public:
+    explicit Locked(Fiber& which) noexcept : which_(which) {
+      while (which_.busy.test_and_set(std::memory_order_relaxed)) sched_yield();
+    }
+    ~Locked() { which_.busy.clear(std::memory_order_relaxed); }
+    Locked(const Locked&) = delete;
+    Locked& operator=(const Locked&) = delete;
+
+   private:
+    Fiber& which_;
+  };
+};
+
 struct Slots::Access {
   const void* read = nullptr;
   void* written = nullptr;
@@ -110,22 +132,33 @@ Slots::Slots(int rank, int peer, std::uint64_t tag, bool sends, std::uint64_t de
 
 Slots::~Slots() {
   all_taken_back();
-  if (fiber_ != nullptr) __tsan_destroy_fiber(fiber_);
   delete[] slots_;
 }
 
-void Slots::tell(std::uint64_t slot, const Access& access) noexcept {
-  // Two threads at once are a mistake of the program's, which is not found here; neither are they ordered.
-  if (__atomic_exchange_n(&busy_, true, __ATOMIC_RELAXED)) return;
-  if (fiber_ == nullptr) {
+Slots::Fiber& Slots::own_fiber() noexcept {
+  static Fiber all[kFibers];
+  static std::atomic<unsigned> taken{0};
+  const unsigned number = taken.fetch_add(1, std::memory_order_relaxed);
+  Fiber& mine = all[number % kFibers];
+  const Fiber::Locked locked(mine);
+  void* fiber = mine.made.load(std::memory_order_relaxed);
+  if (fiber == nullptr) {
     char name[80];
     std::snprintf(name, sizeof name, "rank %d: %s rank %d, tag %llu", rank_, sends_ ? "puts to" : "arrivals from",
                   peer_, static_cast<unsigned long long>(tag_));
-    fiber_ = __tsan_create_fiber(0);
-    __tsan_set_fiber_name(fiber_, name);
+    fiber = __tsan_create_fiber(0);
+    __tsan_set_fiber_name(fiber, name);
+    mine.made.store(fiber, std::memory_order_relaxed);
+  } else if (number < 2 * kFibers) {
+    __tsan_set_fiber_name(fiber, "puts or arrivals of several channels");
   }
-  Access::tell(fiber_, slots_[slot], access);
-  __atomic_store_n(&busy_, false, __ATOMIC_RELAXED);
+  return mine;
+}
+
+void Slots::tell(std::uint64_t slot, const Access& access) noexcept {
+  if (fiber_ == nullptr) fiber_ = &own_fiber();
+  const Fiber::Locked locked(*fiber_);
+  Access::tell(fiber_->made.load(std::memory_order_relaxed), slots_[slot], access);
 }
 
 void Slots::reads(std::uint64_t slot, const void* data, std::size_t bytes) noexcept {
