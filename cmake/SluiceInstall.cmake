@@ -48,6 +48,11 @@ if((SLUICE_ENABLE_OFI OR SLUICE_ENABLE_CUDA OR SLUICE_ENABLE_HIP) AND CMAKE_DL_L
   set(SLUICE_PC_LIBS "-l${CMAKE_DL_LIBS}")
 endif()
 
+set(SLUICE_SANITIZES_THREADS OFF)
+if(SLUICE_SANITIZER STREQUAL "thread")
+  set(SLUICE_SANITIZES_THREADS ON)
+endif()
+
 configure_package_config_file(cmake/SluiceConfig.cmake.in "${PROJECT_BINARY_DIR}/SluiceConfig.cmake"
                               INSTALL_DESTINATION "${SLUICE_CMAKE_DIR}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/SluiceConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
@@ -66,6 +71,10 @@ endforeach()
 set(SLUICE_PC_CFLAGS "")
 if(sluice_type STREQUAL "STATIC_LIBRARY")
   set(SLUICE_PC_CFLAGS "-DSLUICE_STATIC_DEFINE")
+endif()
+if(SLUICE_SANITIZER STREQUAL "thread")
+  string(APPEND SLUICE_PC_CFLAGS " -fsanitize=thread")
+  string(APPEND SLUICE_PC_LIBS " -fsanitize=thread")
 endif()
 configure_file(packaging/sluice.pc.in "${PROJECT_BINARY_DIR}/sluice.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/sluice.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
