@@ -77,8 +77,8 @@ class Unseen {
 
 /// The slots of one end of a channel. A NIC or another process accesses a slot at a time that no thread sees: after the
 /// program has given the slot to the channel, and before the program takes it back. So the access is told as one of a
-/// line of execution of its own (a fiber), which is ordered with nothing else. Of many ends several share one: each costs
-/// ThreadSanitizer time at every lock and word, and sharing can only hide a race.
+/// line of execution of its own (a fiber), which is ordered with nothing else. Of many ends several share one: each
+/// costs ThreadSanitizer time at every lock and word, and sharing can only hide a race.
 class Slots {
  public:
   Slots(int rank, int peer, std::uint64_t tag, bool sends, std::uint64_t depth);
@@ -90,8 +90,8 @@ class Slots {
   void reads(std::uint64_t slot, const void* data, std::size_t bytes) noexcept;
   /// The channel may write to the slot from now on.
   void given(std::uint64_t slot) noexcept;
-  /// These bytes of the slot have been written since it was given, and by now. `signal`: if threads of this process have
-  /// written them, they have called `put_wrote` with it. Takes the slot back. One thread at a time.
+  /// These bytes of the slot have been written since it was given, and by now. `signal`: if threads of this process
+  /// have written them, they have called `put_wrote` with it. Takes the slot back. One thread at a time.
   void arrives(std::uint64_t slot, void* data, std::size_t bytes, void* signal) noexcept;
   /// The channel accesses the slot no more.
   void taken_back(std::uint64_t slot) noexcept;

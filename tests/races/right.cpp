@@ -2,7 +2,7 @@
 // The programs of wrong.cpp without their mistakes, and others that only look as if they had one.
 #include <array>
 
-#include "program.hpp"
+#include "tests/races/program.hpp"
 
 namespace {
 

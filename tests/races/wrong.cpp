@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs with a race between the program and a channel, or between two streams. `// HERE` is on the two lines of each that
-// ThreadSanitizer has to name; on others `// or` is on a third, which is one of them where the other end is another process.
-#include "program.hpp"
+// Programs with a race between the program and a channel, or between two streams. `// HERE` is on the two lines of each
+// that ThreadSanitizer has to name; on others `// or` is on a third, which is one of them where the other end is
+// another process.
+#include "tests/races/program.hpp"
 
 namespace {
 
@@ -77,7 +78,7 @@ void read_before_synchronize(Context& ctx) {
 void two_streams_without_event(Context& ctx) {
   HostStream first, second;
   std::uint64_t number = 0;
-  first.run([&] { number = 1; });      // HERE
+  first.run([&] { number = 1; });     // HERE
   second.run([&] { keep(number); });  // HERE
   ctx.synchronize(Stream::host(first));
   ctx.synchronize(Stream::host(second));
@@ -93,7 +94,7 @@ void write_after_start_of_plan(Context& ctx) {
     plan.add(ends.out).commit(stream);
     plan.acquire(stream);
     fill(plan.slot(ends.out), 1);
-    plan.start(stream);         // HERE
+    plan.start(stream);                     // HERE
     fill(ends.memory.slice(0, kBytes), 2);  // HERE
   } else {
     plan.add(ends.in).commit(stream);
@@ -103,7 +104,8 @@ void write_after_start_of_plan(Context& ctx) {
   ctx.synchronize(stream);
 }
 
-/// Over a network a put in program order is under way when it returns. Between ranks of one host it has moved its bytes.
+/// Over a network a put in program order is under way when it returns. Between ranks of one host it has moved its
+/// bytes.
 void write_before_drain(Context& ctx) {
   const Stream order;
   Ends ends(ctx);
