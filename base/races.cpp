@@ -4,11 +4,11 @@
 #ifdef SLUICE_TELLS_OF_RACES
 
 #include <sanitizer/tsan_interface.h>
-#include <sched.h>
 
-#include <atomic>
-#include <cstdlib>
+#include <algorithm>
+#include <iterator>
 #include <string>
+#include <utility>
 
 // Of ThreadSanitizer's runtime, and in none of its headers.
 extern "C" {
@@ -86,21 +86,7 @@ void put_wrote(void* signal) noexcept { __tsan_release(beside(signal)); }
 
 struct Slots::Fiber {
   std::atomic<void*> made{nullptr};
-  std::atomic_flag busy;
-
-  /// Orders no threads: they spin, for as long as telling takes.
-  class Locked {
-   public:
-    explicit Locked(Fiber& which) noexcept : which_(which) {
-      while (which_.busy.test_and_set(std::memory_order_relaxed)) sched_yield();
-    }
-    ~Locked() { which_.busy.clear(std::memory_order_relaxed); }
-    Locked(const Locked&) = delete;
-    Locked& operator=(const Locked&) = delete;
-
-   private:
-    Fiber& which_;
-  };
+  std::atomic_flag owned;
 };
 
 struct Slots::Access {
@@ -134,34 +120,30 @@ Slots::Slots(int rank, int peer, std::uint64_t tag, bool sends, std::uint64_t de
 
 Slots::~Slots() {
   all_taken_back();
+  if (fiber_ != nullptr) fiber_->owned.clear(std::memory_order_relaxed);
   delete[] slots_;
 }
 
-Slots::Fiber& Slots::own_fiber() noexcept {
+/// Null: others have them all.
+Slots::Fiber* Slots::own_fiber() const {
   static Fiber all[kFibers];
-  static std::atomic<unsigned> taken{0};
-  const unsigned number = taken.fetch_add(1, std::memory_order_relaxed);
-  Fiber& mine = all[number % kFibers];
-  const Fiber::Locked locked(mine);
-  void* fiber = mine.made.load(std::memory_order_relaxed);
-  if (fiber == nullptr) {
-    const std::string name = "rank " + std::to_string(rank_) + (sends_ ? ": puts to rank " : ": arrivals from rank ") +
-                             std::to_string(peer_) + ", tag " + std::to_string(tag_);
-    fiber = __tsan_create_fiber(0);
-    __tsan_set_fiber_name(fiber, name.c_str());
-    mine.made.store(fiber, std::memory_order_relaxed);
-  } else if (number < 2 * kFibers) {
-    __tsan_set_fiber_name(fiber, "puts or arrivals of several channels");
-  }
+  const auto mine =
+      std::ranges::find_if(all, [](Fiber& one) { return !one.owned.test_and_set(std::memory_order_relaxed); });
+  if (mine == std::end(all)) return nullptr;
+  if (mine->made.load(std::memory_order_relaxed) == nullptr)
+    mine->made.store(__tsan_create_fiber(0), std::memory_order_relaxed);
+  const std::string name = "rank " + std::to_string(rank_) + (sends_ ? ": puts to rank " : ": arrivals from rank ") +
+                           std::to_string(peer_) + ", tag " + std::to_string(tag_);
+  __tsan_set_fiber_name(mine->made.load(std::memory_order_relaxed), name.c_str());
   return mine;
 }
 
 void Slots::tell(std::uint64_t slot, const Access& access) noexcept {
-  static const bool off = std::getenv("H5OFF") != nullptr;
-  if (off) return;
-  if (fiber_ == nullptr) fiber_ = &own_fiber();
-  const Fiber::Locked locked(*fiber_);
-  Access::tell(fiber_->made.load(std::memory_order_relaxed), slots_[slot], access);
+  // Two threads at once are a mistake of the program's that is not found here; and a lock would order them.
+  if (busy_.test_and_set(std::memory_order_relaxed)) return;
+  if (!std::exchange(asked_, true)) fiber_ = own_fiber();
+  if (fiber_ != nullptr) Access::tell(fiber_->made.load(std::memory_order_relaxed), slots_[slot], access);
+  busy_.clear(std::memory_order_relaxed);
 }
 
 void Slots::reads(std::uint64_t slot, const void* data, std::size_t bytes) noexcept {

@@ -3,6 +3,7 @@
 // In builds without it everything here is empty, and nothing is compiled.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -77,8 +78,8 @@ class Unseen {
 
 /// The slots of one end of a channel. A NIC or another process accesses a slot at a time that no thread sees: after the
 /// program has given the slot to the channel, and before the program takes it back. So the access is told as one of a
-/// line of execution of its own (a fiber), which is ordered with nothing else. Of many ends several share one: each
-/// costs ThreadSanitizer time at every lock and word, and sharing can only hide a race.
+/// line of execution of its own (a fiber), which is ordered with nothing else. The first 32 ends have
+/// one, until they are closed: each costs ThreadSanitizer time at every lock and word.
 class Slots {
  public:
   Slots(int rank, int peer, std::uint64_t tag, bool sends, std::uint64_t depth);
@@ -106,11 +107,13 @@ class Slots {
   struct Access;
 
   void tell(std::uint64_t slot, const Access& access) noexcept;
-  Fiber& own_fiber() noexcept;
+  Fiber* own_fiber() const;
 
   const int rank_, peer_;
   const std::uint64_t tag_, depth_;
   const bool sends_;
+  std::atomic_flag busy_;
+  bool asked_ = false;
   Fiber* fiber_ = nullptr;
   Slot* const slots_;
 };

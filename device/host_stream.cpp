@@ -197,7 +197,6 @@ std::uint64_t HostStream::Impl::append_inside(Work& work, Whose whose) {
     }
   }
   late_.push_back({position, whose, std::move(work)});
-  late_.back().item.enqueued();
   late_before_.store(late_.front().before, std::memory_order_relaxed);
   return position;
 }
@@ -240,10 +239,7 @@ bool HostStream::Impl::run_next(Whose most) noexcept {
 bool HostStream::Impl::run_late(Whose most) noexcept {
   Late& next = late_.front();
   if (next.whose > most) return false;
-  {
-    const base::races::Item::Running here(next.item);
-    run(next.work, next.whose);
-  }
+  run(next.work, next.whose);
   late_.pop_front();
   late_before_.store(late_.empty() ? kNever : late_.front().before, std::memory_order_relaxed);
   return true;

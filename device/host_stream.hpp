@@ -102,7 +102,6 @@ struct HostStream::Impl {
     std::uint64_t before;
     Whose whose;
     Work work;
-    [[no_unique_address]] base::races::Item item{};
   };
   static constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 

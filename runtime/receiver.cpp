@@ -168,15 +168,6 @@ void ReceiverCore::take(std::uint64_t epoch) {
   if (!failed() && !lands_in_target()) landing_->take({}, *this, epoch);
 }
 
-/// Bytes that landed elsewhere are in the slot since `take`, which only this thread has done.
-void ReceiverCore::tell_of_arrival(std::uint64_t epoch) noexcept {
-  if constexpr (base::races::kOn) {
-    if (failed() || slot_bytes == 0 || slots.memory.driver != nullptr) return;
-    if (!lands_in_target()) return base::races::arrival_writes(slots.at(epoch), slot_bytes);
-    races_.arrives(slots.index(epoch), slots.at(epoch), slot_bytes, word_.word);
-  }
-}
-
 std::uint64_t ReceiverCore::begin_release() {
   const std::uint64_t epoch = releases_.by_host() + 1;
   if (epoch > this->epoch())
