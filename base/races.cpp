@@ -6,6 +6,7 @@
 #include <sanitizer/tsan_interface.h>
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -36,6 +37,7 @@ namespace sluice::base::races {
 namespace {
 
 constexpr unsigned kFibers = 32;
+std::atomic<unsigned> open_ends{0};
 
 /// Stands for the bytes. Not the word itself: the thread that raises it for a NIC is ordered behind what the NIC is
 /// not.
@@ -115,11 +117,13 @@ SLUICE_UNSEEN void Slots::Access::tell(void* fiber, Slot& slot, const Access& wh
 
 Slots::Slots(int rank, int peer, std::uint64_t tag, bool sends, std::uint64_t depth)
     : rank_(rank), peer_(peer), tag_(tag), depth_(depth), sends_(sends), slots_(new Slot[depth]) {
+  open_ends.fetch_add(1, std::memory_order_relaxed);
   for (std::uint64_t i = 0; i < depth; ++i) given(i);
 }
 
 Slots::~Slots() {
   all_taken_back();
+  open_ends.fetch_sub(1, std::memory_order_relaxed);
   if (fiber_ != nullptr) fiber_->owned.clear(std::memory_order_relaxed);
   delete[] slots_;
 }
@@ -139,6 +143,7 @@ Slots::Fiber* Slots::own_fiber() const {
 }
 
 void Slots::tell(std::uint64_t slot, const Access& access) noexcept {
+  if (open_ends.load(std::memory_order_relaxed) > kFibers) return;
   // Two threads at once are a mistake of the program's that is not found here; and a lock would order them.
   if (busy_.test_and_set(std::memory_order_relaxed)) return;
   if (!std::exchange(asked_, true)) fiber_ = own_fiber();

@@ -78,8 +78,8 @@ class Unseen {
 
 /// The slots of one end of a channel. A NIC or another process accesses a slot at a time that no thread sees: after the
 /// program has given the slot to the channel, and before the program takes it back. So the access is told as one of a
-/// line of execution of its own (a fiber), which is ordered with nothing else. The first 32 ends have
-/// one, until they are closed: each costs ThreadSanitizer time at every lock and word.
+/// line of execution of its own (a fiber), which is ordered with nothing else. Processes with more than
+/// 32 ends tell nothing of this: fibers make ThreadSanitizer too slow.
 class Slots {
  public:
   Slots(int rank, int peer, std::uint64_t tag, bool sends, std::uint64_t depth);
