@@ -40,7 +40,8 @@ std::string disagreement(const EndInfo& end, const RemoteEnd& remote) {
 }  // namespace
 
 ChannelEnd::ChannelEnd(std::shared_ptr<const Services> services, Opening what)
-    : EndInfo(std::move(what), services->registry.next_id()), services_(std::move(services)) {
+    : EndInfo(std::move(what), services->registry.next_id()), services_(std::move(services)),
+      races_(opening.rank, opening.peer, opening.key.tag, sends(), depth()) {
   constexpr int kDeep = 4;  // from here on many epochs are under way at a time
   const auto standing = opening.options.depth >= kDeep ? Standing::alone : Standing::together;
   word_ = services_->registry.take_word(opening.key.world_peer, standing);
@@ -283,6 +284,7 @@ bool ChannelEnd::close_within(base::Limit& limit) {
   if (lengths() != nullptr) lengths()->forget(services_->engine);
   closed_ = true;
   if (checked()) checks_->watched.end();
+  races_.all_taken_back();
   if (GpuUse* const use = gpu_use()) {  // all enqueued work has completed
     device::remove_user(*this);
     use->give_up();

@@ -16,6 +16,7 @@
 
 #include "backends/put.hpp"
 #include "base/limit.hpp"
+#include "base/races.hpp"
 #include "device/ledger.hpp"
 #include "device/retire.hpp"
 #include "device/traced.hpp"
@@ -271,9 +272,22 @@ class ChannelEnd : public EndInfo,
   void enqueue(device::Lane lane, std::uint64_t epoch, backends::Range part) {
     if (connected() && put_ != nullptr) [[likely]] {
       if (rung_ != nullptr) await_armable(lane, epoch);
+      tell_of_firing(lane, epoch, part);
       put_->enqueue(lane, epoch, part);
     } else {
       device::raise(lane, done, epoch, done_parking);
+    }
+  }
+  /// Tells ThreadSanitizer that the source is read from now on, or that the target may be written.
+  void tell_of_firing(device::Lane lane, std::uint64_t epoch, backends::Range part) noexcept {
+    if constexpr (base::races::kOn) {
+      if (lane.gpu != nullptr) return;
+      const std::uint64_t slot = slots.index(epoch);
+      if (!sends()) return races_.given(slot);
+      if (part.bytes == 0 || shut() || slots.memory.driver != nullptr) return;
+      const std::byte* const source = slots.at(epoch) + part.offset;
+      if (rung_ != nullptr) return races_.reads(slot, source, part.bytes);
+      base::races::put_reads(source, part.bytes);
     }
   }
   /// The host arms what can be armed ahead of the stream. For a GPU's stream the engine does that.
@@ -456,6 +470,7 @@ class ChannelEnd : public EndInfo,
   // streams cannot wait for the word itself, which failures must not poison, or which rises too early. Null: not used.
   std::atomic<base::Progress*> visible_{nullptr};
   EndFailure failure_;
+  [[no_unique_address]] base::races::Slots races_;
 
  private:
   /// The value of `bound_` in a channel that this process uses with streams of this kind. So one comparison finds

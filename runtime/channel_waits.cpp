@@ -214,6 +214,7 @@ std::uint64_t ChannelEnd::complete(base::Limit& limit) {
   if (!await_counts(&Epochs::kernels_have_begun, limit)) not_drained();
   const std::uint64_t last = put_epochs().last();
   if (!await_done(last, limit)) not_drained();
+  if (sends()) races_.all_taken_back();
   check();
   return last;
 }

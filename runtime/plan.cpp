@@ -39,6 +39,7 @@ bool is_fused(const RungPut* put) { return put != nullptr && put->shared(); }
 void fire(device::Lane lane, runtime::ChannelEnd& end, std::uint64_t epoch, backends::Range part) {
   if (!is_fused(end.rung())) return end.enqueue(lane, epoch, part);
   end.await_armable(lane, epoch);
+  end.tell_of_firing(lane, epoch, part);
   end.rung()->arm(epoch, part);
 }
 
@@ -394,18 +395,22 @@ void Plan::commit(Stream stream, std::optional<Timeout> timeout) {
   core_->commit(stream, timeout);
 }
 void Plan::acquire(Stream stream) {
+  const base::races::Called here;
   const Use use(usable_here(core_), {Use::kAcquire, __builtin_return_address(0)});
   core_->acquire(stream);
 }
 void Plan::start(Stream stream) {
+  const base::races::Called here;
   const Use use(usable_here(core_), {Use::kStart, __builtin_return_address(0)});
   core_->start(stream);
 }
 void Plan::wait(Stream stream) {
+  const base::races::Called here;
   const Use use(usable_here(core_), {Use::kWait, __builtin_return_address(0)});
   core_->wait(stream);
 }
 void Plan::release(Stream stream) {
+  const base::races::Called here;
   const Use use(usable_here(core_), {Use::kRelease, __builtin_return_address(0)});
   core_->release(stream);
 }

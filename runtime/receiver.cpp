@@ -77,6 +77,7 @@ void ReceiverCore::await_and_take(device::Lane lane, std::uint64_t epoch) {
   }
   if (epoch > signal_seen_) await_signal(lane, epoch);
   take(epoch);
+  if (lane.gpu == nullptr) tell_of_arrival(epoch);
   report_failure(lane);
   count_wait(lane);
 }
@@ -234,7 +235,10 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   await_connected({}, next);  // the peer may have connected, and put, before this end connects
   begin();
   const base::trace::Span slice("wait", traced, next, slot_bytes, base::trace::Arrow::ends);
-  if (visible_ == nullptr) take(next);
+  if (visible_ == nullptr) {
+    take(next);
+    tell_of_arrival(next);
+  }
   waited_by_host_.store(waited_by_host_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   check();
   return checked_slot(slot(next, Stream::Kind::host), next);
@@ -315,6 +319,7 @@ detail::ReceiverCore& receiver(runtime::ChannelEnd& end) { return static_cast<de
 }  // namespace
 
 Slice Receiver::wait(Stream stream) {
+  const base::races::Called here;
   auto& core = receiver(not_empty(end_));
   if (core.bound_to(stream)) [[likely]]
     return core.wait(stream);
@@ -323,6 +328,7 @@ Slice Receiver::wait(Stream stream) {
   return core.checked_slot(slot, core.epoch());
 }
 void Receiver::release(Stream stream) {
+  const base::races::Called here;
   auto& core = receiver(not_empty(end_));
   if (core.bound_to(stream)) [[likely]]
     return core.release(stream);
@@ -335,11 +341,13 @@ DeviceReceiver Receiver::on_device(Stream stream) {
 }
 std::size_t Receiver::bytes() const { return receiver(usable_here(end_)).bytes(); }
 std::optional<Slice> Receiver::test() {
+  const base::races::Called here;
   const Use use(usable_here(end_), {"test", __builtin_return_address(0)});
   return receiver(*end_).wait_for(Timeout::zero());
 }
 bool Receiver::closed() const { return receiver(usable_here(end_)).at_end(); }
 std::optional<Slice> Receiver::wait_for(Timeout timeout) {
+  const base::races::Called here;
   const Use use(usable_here(end_), {"wait_for", __builtin_return_address(0)});
   return receiver(*end_).wait_for(timeout);
 }

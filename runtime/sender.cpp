@@ -144,6 +144,7 @@ void SenderCore::await_source(device::Lane lane, std::uint64_t epoch) {
   if (visible != nullptr) acquired_.store(last, std::memory_order_relaxed);
   const device::Wait free{visible == nullptr ? &done : &visible->word, last, &done_parking, epoch, "wait for source"};
   device::wait(lane, free, *this, helper_);
+  if (lane.gpu == nullptr) races_.taken_back(slots.index(epoch));
   if (lane.gpu != nullptr) gpu_use()->mark(lane);
   report_failure(lane);
 }
@@ -186,6 +187,7 @@ detail::SenderCore& sender(runtime::ChannelEnd& end) { return static_cast<detail
 }  // namespace
 
 Slice Sender::acquire(Stream stream) {
+  const base::races::Called here;
   auto& core = sender(not_empty(end_));
   if (core.bound_to(stream)) [[likely]]
     return core.acquire(stream);
@@ -194,6 +196,7 @@ Slice Sender::acquire(Stream stream) {
   return core.acquire(stream);
 }
 void Sender::put(Stream stream) {
+  const base::races::Called here;
   auto& core = sender(not_empty(end_));
   if (core.bound_to(stream)) [[likely]]
     return core.put(stream, core.whole());
@@ -201,6 +204,7 @@ void Sender::put(Stream stream) {
   core.put(stream, core.whole());
 }
 void Sender::put(Stream stream, std::size_t offset, std::size_t bytes) {
+  const base::races::Called here;
   auto& core = sender(not_empty(end_));
   if (core.bound_to(stream)) [[likely]]
     return core.put(stream, {offset, bytes});
