@@ -11,6 +11,7 @@ using namespace sluice::test;
 
 constexpr const char* kUntold = "no call has thrown this";
 constexpr std::size_t kWritten = 1;
+constexpr std::size_t kAhead = 2;
 
 std::size_t times_in(const std::string& text, const std::string& part) {
   std::size_t count = 0;
@@ -240,6 +241,7 @@ TEST_P(Told, a_failure_after_one_of_the_same_kind_was_told_is_told_anew) {
       if (context.rank() == 0) {
         Sender sender = context.sender(1, kTag, buffer.all());
         sender.wait_connected();
+        board().await(kAhead, static_cast<std::uint64_t>(round) + 1);
         context.abort("no fuel");
         board().meet(context);
       } else {
@@ -247,6 +249,7 @@ TEST_P(Told, a_failure_after_one_of_the_same_kind_was_told_is_told_anew) {
         HostStream host;
         receiver.wait(Stream::host(host));
         host.run([] { board().word(kGo).fetch_add(1); });
+        board().word(kAhead).fetch_add(1);
         board().await(kGo, static_cast<std::uint64_t>(round) + 1);
         if (round == 0) expect_code(Code::aborted, [&] { host.synchronize(); });
         board().meet(context);
