@@ -163,7 +163,7 @@ TEST_P(Timeouts, a_limit_ends_no_wait_for_what_has_come) {
     if (context.rank() == 0) {
       const Sender sender = context.sender(1, kTag, buffer.all());
       expect_reported(context, Code::timeout);
-      return board().await(kGo, 1);
+      return board().meet(context);
     }
     const Receiver receiver = context.receiver(0, kTag, buffer.all());
     const auto& end = detail::ChannelAccess::end(receiver);
@@ -174,7 +174,7 @@ TEST_P(Timeouts, a_limit_ends_no_wait_for_what_has_come) {
     context.check();
     EXPECT_EQ(end->waited({.word = &word, .at_least = 2, .epoch = 2}, 1h, kForever, note), 0s);
     expect_code(Code::timeout, [&] { context.check(); });
-    board().set(kGo, 1);
+    board().meet(context);
   });
 }
 
