@@ -364,7 +364,7 @@ std::string PlanCore::describe() const {
 namespace sluice {
 
 using detail::usable_here;
-using Use = detail::PlanCore::Use;
+using PlanUse = detail::PlanCore::Use;
 
 namespace {
 
@@ -391,27 +391,27 @@ Plan& Plan::add(Receiver& receiver) {
 }
 
 void Plan::commit(Stream stream, std::optional<Timeout> timeout) {
-  const Use use(usable_here(core_), {"commit", __builtin_return_address(0)});
+  const PlanUse use(usable_here(core_), {"commit", __builtin_return_address(0)});
   core_->commit(stream, timeout);
 }
 void Plan::acquire(Stream stream) {
   const base::races::Called here;
-  const Use use(usable_here(core_), {Use::kAcquire, __builtin_return_address(0)});
+  const PlanUse use(usable_here(core_), {PlanUse::kAcquire, __builtin_return_address(0)});
   core_->acquire(stream);
 }
 void Plan::start(Stream stream) {
   const base::races::Called here;
-  const Use use(usable_here(core_), {Use::kStart, __builtin_return_address(0)});
+  const PlanUse use(usable_here(core_), {PlanUse::kStart, __builtin_return_address(0)});
   core_->start(stream);
 }
 void Plan::wait(Stream stream) {
   const base::races::Called here;
-  const Use use(usable_here(core_), {Use::kWait, __builtin_return_address(0)});
+  const PlanUse use(usable_here(core_), {PlanUse::kWait, __builtin_return_address(0)});
   core_->wait(stream);
 }
 void Plan::release(Stream stream) {
   const base::races::Called here;
-  const Use use(usable_here(core_), {Use::kRelease, __builtin_return_address(0)});
+  const PlanUse use(usable_here(core_), {PlanUse::kRelease, __builtin_return_address(0)});
   core_->release(stream);
 }
 Slice Plan::slot(const Sender& sender) const { return usable_here(core_).slot(core_of<detail::SenderCore>(sender)); }

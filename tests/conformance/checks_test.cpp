@@ -287,7 +287,7 @@ TEST_P(Checks, memory_that_was_freed_under_an_open_channel) {
 
 TEST_P(Checks, memory_that_was_freed_before_its_channel_was_closed) {
   if (kSanitized) return;
-  const Case one = GetParam();
+  const Case& one = GetParam();
   Peers peers = checked_peers(GetParam());
   const Ended ended = end_of_peers(peers, [one](Context& context) {
     const Buffer buffer(context, one);
