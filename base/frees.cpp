@@ -20,7 +20,8 @@
 #include <span>
 #include <string_view>
 
-extern "C" [[gnu::weak]] void* __asan_region_is_poisoned(void* begin, std::size_t bytes);  // NOLINT: ASan's name
+extern "C" [[gnu::weak]] void* asan_region_is_poisoned(void* begin,
+                                                       std::size_t bytes) __asm__("__asan_region_is_poisoned");
 
 namespace sluice::base {
 namespace {
@@ -179,7 +180,7 @@ int hook_module(dl_phdr_info* info, std::size_t, void*) {
 
 void watch_frees(Freed freed) {
   Freed none = nullptr;
-  if (!g_freed.compare_exchange_strong(none, freed) || &__asan_region_is_poisoned != nullptr) return;
+  if (!g_freed.compare_exchange_strong(none, freed) || &asan_region_is_poisoned != nullptr) return;
   for (std::size_t i = 0; i < kImports; ++i) {
     void* const real = ::dlsym(RTLD_DEFAULT, hooks()[i].name);
     if (real != nullptr && is_of_library(real)) g_real[i] = real;
@@ -188,8 +189,8 @@ void watch_frees(Freed freed) {
 }
 
 bool known_as_freed(const std::byte* begin, std::size_t bytes) noexcept {
-  if (&__asan_region_is_poisoned == nullptr) return false;
-  return __asan_region_is_poisoned(const_cast<std::byte*>(begin), bytes) != nullptr;
+  if (&asan_region_is_poisoned == nullptr) return false;
+  return asan_region_is_poisoned(const_cast<std::byte*>(begin), bytes) != nullptr;
 }
 
 bool is_mapped(const std::byte* begin, std::size_t bytes) noexcept {

@@ -27,7 +27,7 @@
 namespace sluice::base {
 namespace {
 
-std::string hexadecimal(std::uintptr_t number) {
+std::string hexadecimal_address(std::uintptr_t number) {
   std::array<char, 2 * sizeof number> digits{};
   const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number, 16).ptr;
   return "0x" + std::string(digits.data(), end);
@@ -91,7 +91,7 @@ std::string output_of(std::array<const char*, 6> command) {
 
 /// "halo.cpp:41"; empty: addr2line is not there, or knows no line.
 std::string line_of(const InFile& where) {
-  const std::string address = hexadecimal(where.address);
+  const std::string address = hexadecimal_address(where.address);
   std::string line = output_of({"addr2line", "-s", "-e", where.file.c_str(), address.c_str(), nullptr});
   line = line.substr(0, line.find_first_of(" \n"));  // " (discriminator 2)" may follow
   const bool known = !line.empty() && line.front() != '?' && !line.ends_with(":?") && !line.ends_with(":0");
@@ -100,9 +100,9 @@ std::string line_of(const InFile& where) {
 
 std::string new_text(std::uintptr_t address) {
   const InFile where = in_file(address - 1);  // inside the call: what is returned to may be of the next line
-  if (where.file.empty()) return hexadecimal(address);
+  if (where.file.empty()) return hexadecimal_address(address);
   if (std::string line = line_of(where); !line.empty()) return line;
-  return where.file.substr(where.file.rfind('/') + 1) + "+" + hexadecimal(where.address);
+  return where.file.substr(where.file.rfind('/') + 1) + "+" + hexadecimal_address(where.address);
 }
 
 }  // namespace
