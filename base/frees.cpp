@@ -20,6 +20,8 @@
 #include <span>
 #include <string_view>
 
+#include "base/races.hpp"
+
 extern "C" [[gnu::weak]] void* asan_region_is_poisoned(void* begin,
                                                        std::size_t bytes) __asm__("__asan_region_is_poisoned");
 
@@ -180,7 +182,7 @@ int hook_module(dl_phdr_info* info, std::size_t, void*) {
 
 void watch_frees(Freed freed) {
   Freed none = nullptr;
-  if (!g_freed.compare_exchange_strong(none, freed) || &asan_region_is_poisoned != nullptr) return;
+  if (!g_freed.compare_exchange_strong(none, freed) || &asan_region_is_poisoned != nullptr || races::kOn) return;
   for (std::size_t i = 0; i < kImports; ++i) {
     void* const real = ::dlsym(RTLD_DEFAULT, hooks()[i].name);
     if (real != nullptr && is_of_library(real)) g_real[i] = real;
