@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <mutex>
 #include <regex>
 #include <thread>
 #include <vector>
@@ -29,6 +30,8 @@ std::string at(const std::string& verb) { return verb + R"( at \S+(:\d+|\+0x[0-9
 void expect_says(const std::optional<Error>& error, const std::string& pattern) {
   if (!error) return;
   EXPECT_EQ(name(error->code()), std::string("misuse")) << error->what();
+  static std::mutex one_at_a_time;  // std::regex fills a table of the locale
+  const std::lock_guard lock(one_at_a_time);
   EXPECT_TRUE(std::regex_search(error->what(), std::regex(pattern))) << error->what() << "\nlacks: " << pattern;
 }
 
