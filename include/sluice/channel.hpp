@@ -41,10 +41,10 @@ struct ChannelOptions {
   /// A description of what a slot holds, in words of the program's, for example "3 doubles". If both ends have one and
   /// they differ, both ends fail with Code::mismatch. Beyond 64 KiB a hash is compared.
   std::string_view contents = {};
-  /// Of a Receiver: `Receiver::bytes` says how many bytes a put had. Each put then costs a second one, of 16 bytes,
-  /// which over a network is one more message, and for a NIC one more entry. Plans do not share a doorbell for such
-  /// channels, and kernels cannot drive them (`on_device`, captured plans). The sender learns of it when the ends
-  /// connect; at a Sender the option does nothing.
+  /// If true, `Receiver::bytes` returns how many bytes a put had. Each put then costs a second one, of 16 bytes, which
+  /// over a network is one more message, and for a NIC one more entry. Plans do not share a doorbell for such
+  /// channels, and kernels cannot drive them (`on_device`, captured plans). Set it at the Receiver; at a Sender
+  /// it does nothing.
   bool lengths = false;
 };
 

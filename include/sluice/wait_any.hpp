@@ -15,9 +15,9 @@ namespace detail {
 class WaitAnyCore;
 }
 
-/// Waits for whichever of several receivers has its next epoch first, as MPI_Waitany does for requests: for a host that
-/// hands out tasks and takes the results of whoever is ready. A host form, like Receiver::wait_for: what it returns was
-/// waited for, and is released by `Receiver::release` of that receiver.
+/// Waits for the first of several receivers that gets its next epoch, as MPI_Waitany does for requests. A host that
+/// hands out tasks takes the results with it. It is a host form, like Receiver::wait_for: the epoch that it returns
+/// counts as waited for, and `Receiver::release` of that receiver releases it.
 ///
 /// The receivers may have different peers, backends, depths and slots; they belong to one rank, and need not be
 /// connected yet. They are looked at in turn, so that one that always has a message keeps no other waiting. An object
@@ -35,11 +35,11 @@ class WaitAnyCore;
 ///   One thread at a time, which counts as a user of each of the receivers.
 class SLUICE_EXPORT WaitAny {
  public:
-  /// What came first.
+  /// The result of a wait.
   struct Arrival {
-    /// Of the receiver: how many were added before it.
+    /// The receiver, as the number of those that were added before it.
     std::size_t index = 0;
-    /// Of the epoch, as Receiver::wait_for returns it. Nothing: the peer has closed, and no epoch follows.
+    /// The slot of its epoch, as Receiver::wait_for returns it. Nothing: the peer has closed, and no epoch follows.
     std::optional<Slice> slot;
 
     bool closed() const noexcept { return !slot; }
