@@ -217,6 +217,7 @@ TEST(HostStreams, may_be_asked_often_whether_they_have_passed) {
       while (!go.load()) std::this_thread::sleep_for(1ms);
     });
     for (int i = 0; i < 100; ++i) expect_code(Code::timeout, [&] { stream.synchronize(1ms); });
+    for (int i = 0; i < 4; ++i) stream.run([] {});  // for which there is room
     go.store(true);
     stream.synchronize(10s);
     stream.run([&] {
