@@ -3,6 +3,8 @@
 
 #include <system_error>
 
+#include "base/races.hpp"
+
 namespace sluice::backends {
 
 void raise_signal(device::Lane lane, const Signal& signal, std::uint64_t epoch) {
@@ -81,6 +83,9 @@ void StreamPut::enqueue(device::Lane lane, std::uint64_t epoch, Range part) {
 void MappedPut::move(device::Lane lane, std::uint64_t epoch, Range part) {
   if (part.bytes != 0) {
     if (!copy_(lane, watch_, target_.at(epoch) + part.offset, source_.at(epoch) + part.offset, part.bytes)) return;
+    if constexpr (base::races::kOn) {
+      if (lane.gpu == nullptr) base::races::put_wrote(signal_.word);
+    }
   }
   raise_signal(lane, signal_, epoch);
 }

@@ -10,14 +10,17 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "backends/put.hpp"
 #include "base/limit.hpp"
+#include "base/races.hpp"
 #include "device/ledger.hpp"
 #include "device/retire.hpp"
 #include "device/traced.hpp"
+#include "runtime/checks.hpp"
 #include "runtime/closing.hpp"
 #include "runtime/end_info.hpp"
 #include "runtime/engine.hpp"
@@ -58,6 +61,44 @@ class ChannelEnd : public EndInfo,
  public:
   ChannelEnd(std::shared_ptr<const Services> services, Opening what);
   ~ChannelEnd() override;
+
+  // Checks (SLUICE_CHECK). The verbs' fast path is never taken with them: see `bind_slowly`.
+  /// A call of the program on an end, which the checks see; without them nothing.
+  class Use {
+   public:
+    static constexpr std::string_view kAcquire = "acquire";
+    static constexpr std::string_view kPut = "put";
+    static constexpr std::string_view kWait = "wait";
+    static constexpr std::string_view kRelease = "release";
+    static constexpr std::string_view kClose = "close";
+
+    /// For calls other than verbs. @throws Error{Code::misuse} if another thread uses the end, or its memory is freed
+    Use(ChannelEnd& end, const Call& call) : end_(end.checked() ? &end : nullptr), call_(call) {
+      if (end_ != nullptr) end_->begin_use(call_);
+    }
+    /// For verbs that are not `bound_to` the stream: binds.
+    [[gnu::cold]] Use(ChannelEnd& end, Stream stream, const Call& call);
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    ~Use() {
+      if (end_ != nullptr) end_->end_use(call_, runs_later_);
+    }
+
+   private:
+    ChannelEnd* end_;
+    Call call_;
+    bool runs_later_ = false;  // what the call enqueues
+  };
+  /// Called before the end is opened. @throws Error{Code::misuse} if its slots overlap those of another receiver
+  void begin_checks(base::Place opened);
+  bool checked() const noexcept { return checks_ != nullptr; }
+  /// A verb has come to its turn on this stream before it may run.
+  void runs_too_early(device::Lane lane, const std::string& why) noexcept;
+  /// Fails the end if memory of its slots was freed.
+  void look_at_memory() noexcept;
+  /// Somebody uses the slot of the last epoch that is `marked` modulo the number of marks.
+  void slot_used(std::uint64_t marked, base::Place place) noexcept;
+  Checks& checks() noexcept { return *checks_; }
 
   // For the registry, with its mutex: opening.
   /// Called once the link to the peer is ready. Prepares where the peer's puts land, and returns the key to announce.
@@ -157,6 +198,10 @@ class ChannelEnd : public EndInfo,
   bool holds_up(const ChannelEnd& other) const noexcept;
   /// Its user has closed it, or begun to.
   bool closed_here() const noexcept { return bound_ == kClosed; }
+  /// The stream is the one that the channel was used with last, in this process: a verb may begin.
+  bool bound_to(Stream stream) const noexcept { return bound_ == here_with(stream) && bound_to_ == stream.handle(); }
+  /// Checks that the stream is of the kind that this channel is used with. Verbs call it by `Use`.
+  [[gnu::cold]] void bind_slowly(Stream stream);
   /// Host forms are for channels that are open and not in a committed plan.
   void check_free() {
     if (bound_ <= kPlanned) refuse_bound();
@@ -227,9 +272,22 @@ class ChannelEnd : public EndInfo,
   void enqueue(device::Lane lane, std::uint64_t epoch, backends::Range part) {
     if (connected() && put_ != nullptr) [[likely]] {
       if (rung_ != nullptr) await_armable(lane, epoch);
+      tell_of_firing(lane, epoch, part);
       put_->enqueue(lane, epoch, part);
     } else {
       device::raise(lane, done, epoch, done_parking);
+    }
+  }
+  /// Tells ThreadSanitizer that the source is read from now on, or that the target may be written.
+  void tell_of_firing(device::Lane lane, std::uint64_t epoch, backends::Range part) noexcept {
+    if constexpr (base::races::kOn) {
+      if (lane.gpu != nullptr) return;
+      const std::uint64_t slot = slots.index(epoch);
+      if (!sends()) return races_.given(slot);
+      if (part.bytes == 0 || shut() || slots.memory.driver != nullptr) return;
+      const std::byte* const source = slots.at(epoch) + part.offset;
+      if (rung_ != nullptr) return races_.reads(slot, source, part.bytes);
+      base::races::put_reads(source, part.bytes);
     }
   }
   /// The host arms what can be armed ahead of the stream. For a GPU's stream the engine does that.
@@ -285,23 +343,37 @@ class ChannelEnd : public EndInfo,
     }
     return epoch;
   }
-  /// Checks that the stream is of the kind that this channel is used with, in this process.
-  void bind(Stream stream) {
-    if (bound_ != here_with(stream) || bound_to_ != stream.handle()) [[unlikely]]
-      bind_slowly(stream);
-  }
   /// Like device::in_order. Work that a GPU's driver refuses fails the channel; `refused` then makes sure that nothing
   /// waits for it.
   template <class F, class Refused>
   void issue(Stream stream, F work, Refused refused) {
-    if (!device::of_gpu(stream)) [[likely]]
-      return device::in_order(stream, std::move(work));
+    if (stream.kind() == Stream::Kind::program_order) [[likely]]
+      return work(device::Lane{});
+    if (stream.kind() == Stream::Kind::host)
+      return give_to_host(static_cast<HostStream::Impl*>(stream.handle()), std::move(work));
     try {
       device::on_gpu(device::GpuCall(stream, gpu_use()->gpu()), std::move(work));
     } catch (const device::GpuError& reason) {
       fail(Code::transport, reason.what());
       refused();
     }
+  }
+  template <class F>
+  void give_to_host(HostStream::Impl* host, F work) {
+    if (!checked()) [[likely]]
+      return device::on_host(host, std::move(work));
+    const Call call = checks_->user.current();
+    const std::uint64_t epoch = epoch_of(call);
+    const std::uint64_t number = checks_->order.enqueue(call, epoch, host);
+    // It owns the end, which closing may let go of once the verb has completed.
+    const auto checked = [self = shared_from_this(), call, epoch, number, work](device::Lane lane) {
+      const auto verb = [self, call, epoch, work](device::Lane runs_on) mutable {
+        self->begin_to_run(runs_on, call, epoch);
+        work(runs_on);
+      };
+      self->checks_->order.run(number, lane, verb, [&](const std::string& why) { self->runs_too_early(lane, why); });
+    };
+    device::on_host(host, checked);
   }
   /// Blocks the host: a GPU's stream cannot be given more before.
   void await_room(device::Lane lane, std::uint64_t last_done);
@@ -398,6 +470,7 @@ class ChannelEnd : public EndInfo,
   // streams cannot wait for the word itself, which failures must not poison, or which rises too early. Null: not used.
   std::atomic<base::Progress*> visible_{nullptr};
   EndFailure failure_;
+  [[no_unique_address]] base::races::Slots races_;
 
  private:
   /// The value of `bound_` in a channel that this process uses with streams of this kind. So one comparison finds
@@ -405,7 +478,10 @@ class ChannelEnd : public EndInfo,
   static std::int64_t here_with(Stream stream) noexcept {
     return base::process_if_known() + static_cast<std::int64_t>(stream.kind());
   }
-  [[gnu::cold]] void bind_slowly(Stream stream);
+  void begin_use(const Call& call);
+  void end_use(const Call& call, bool runs_later) noexcept;
+  void begin_to_run(device::Lane lane, const Call& call, std::uint64_t epoch) noexcept;
+  std::uint64_t epoch_of(const Call& call) const noexcept;
   void reach_from(device::Driver& driver, int gpu);
   void reach_named_stream();
   [[noreturn, gnu::cold]] void refuse_bound() const;
@@ -431,7 +507,8 @@ class ChannelEnd : public EndInfo,
   static constexpr int kKernels = -3;  // kernels drive it
   static constexpr int kClosed = -4;   // closed here
   std::int64_t bound_ = kUnbound;
-  // The handle of the last stream, if it is no GPU's: of those the driver tells at each use what they do.
+  // The handle of the last stream, if it is no GPU's: of those the driver tells at each use what they do. Nor is it
+  // with checks, which look at each use.
   const void* bound_to_ = nullptr;
   std::string leaves_because_;   // empty: it closes as any end does
   std::vector<Stream> streams_;  // that it was used on; written by its thread, with the registry's mutex
@@ -441,6 +518,7 @@ class ChannelEnd : public EndInfo,
   bool closed_ = false;
   bool polled_ = false;  // by the engine
 
+  std::shared_ptr<Checks> checks_;  // null without SLUICE_CHECK
   std::unique_ptr<GpuUse> gpu_owner_;
   std::atomic<GpuUse*> gpu_{nullptr};     // `gpu_owner_`, once the driver was given everything
   const std::uint64_t* fault_ = nullptr;  // raised by kernels

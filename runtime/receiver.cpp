@@ -53,7 +53,6 @@ void ReceiverCore::let_kernels_drive(const kernel::In& in) {
 }
 
 Slice ReceiverCore::wait(Stream stream) {
-  bind(stream);
   const std::uint64_t epoch = begin();
   issue(
       stream, [this, epoch](device::Lane lane) { land(lane, epoch); }, [&] { wait_refused(stream); });
@@ -78,6 +77,7 @@ void ReceiverCore::await_and_take(device::Lane lane, std::uint64_t epoch) {
   }
   if (epoch > signal_seen_) await_signal(lane, epoch);
   take(epoch);
+  if (lane.gpu == nullptr) tell_of_arrival(epoch);
   report_failure(lane);
   count_wait(lane);
 }
@@ -177,7 +177,6 @@ std::uint64_t ReceiverCore::begin_release() {
 }
 
 void ReceiverCore::release(Stream stream) {
-  bind(stream);
   check();
   const std::uint64_t epoch = begin_release();
   announce(epoch, {});
@@ -236,10 +235,13 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   await_connected({}, next);  // the peer may have connected, and put, before this end connects
   begin();
   const base::trace::Span slice("wait", traced, next, slot_bytes, base::trace::Arrow::ends);
-  if (visible_ == nullptr) take(next);
+  if (visible_ == nullptr) {
+    take(next);
+    tell_of_arrival(next);
+  }
   waited_by_host_.store(waited_by_host_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   check();
-  return slot(next, Stream::Kind::host);
+  return checked_slot(slot(next, Stream::Kind::host), next);
 }
 
 std::size_t ReceiverCore::bytes() const {
@@ -308,6 +310,7 @@ namespace sluice {
 
 using detail::not_empty;
 using detail::usable_here;
+using Use = runtime::ChannelEnd::Use;
 
 namespace {
 
@@ -315,12 +318,38 @@ detail::ReceiverCore& receiver(runtime::ChannelEnd& end) { return static_cast<de
 
 }  // namespace
 
-Slice Receiver::wait(Stream stream) { return receiver(not_empty(end_)).wait(stream); }
-void Receiver::release(Stream stream) { receiver(not_empty(end_)).release(stream); }
-DeviceReceiver Receiver::on_device(Stream stream) { return receiver(usable_here(end_)).on_device(stream); }
+Slice Receiver::wait(Stream stream) {
+  const base::races::Called here;
+  auto& core = receiver(not_empty(end_));
+  if (core.bound_to(stream)) [[likely]]
+    return core.wait(stream);
+  const Use use(core, stream, {Use::kWait, __builtin_return_address(0)});
+  const Slice slot = core.wait(stream);
+  return core.checked_slot(slot, core.epoch());
+}
+void Receiver::release(Stream stream) {
+  const base::races::Called here;
+  auto& core = receiver(not_empty(end_));
+  if (core.bound_to(stream)) [[likely]]
+    return core.release(stream);
+  const Use use(core, stream, {Use::kRelease, __builtin_return_address(0)});
+  core.release(stream);
+}
+DeviceReceiver Receiver::on_device(Stream stream) {
+  const Use use(usable_here(end_), {"on_device", __builtin_return_address(0)});
+  return receiver(*end_).on_device(stream);
+}
 std::size_t Receiver::bytes() const { return receiver(usable_here(end_)).bytes(); }
-std::optional<Slice> Receiver::test() { return receiver(usable_here(end_)).wait_for(Timeout::zero()); }
+std::optional<Slice> Receiver::test() {
+  const base::races::Called here;
+  const Use use(usable_here(end_), {"test", __builtin_return_address(0)});
+  return receiver(*end_).wait_for(Timeout::zero());
+}
 bool Receiver::closed() const { return receiver(usable_here(end_)).at_end(); }
-std::optional<Slice> Receiver::wait_for(Timeout timeout) { return receiver(usable_here(end_)).wait_for(timeout); }
+std::optional<Slice> Receiver::wait_for(Timeout timeout) {
+  const base::races::Called here;
+  const Use use(usable_here(end_), {"wait_for", __builtin_return_address(0)});
+  return receiver(*end_).wait_for(timeout);
+}
 
 }  // namespace sluice

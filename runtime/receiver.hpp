@@ -12,11 +12,16 @@ class ReceiverCore final : public runtime::ChannelEnd {
   using ChannelEnd::ChannelEnd;
   ~ReceiverCore() override;
 
+  // The verbs, on an end that is `bound_to` the stream.
   Slice wait(Stream stream);
   void release(Stream stream);
   /// Also waits for copies to a GPU.
   std::uint64_t complete(base::Limit& limit) override;
   std::optional<Slice> wait_for(Timeout timeout);
+  /// The slot of `epoch`, which with checks knows its epoch.
+  Slice checked_slot(Slice slot, std::uint64_t epoch) const {
+    return checked() ? runtime::checked_slot(std::move(slot), epoch) : slot;
+  }
   /// @throws the failure, unless that is Code::closed
   bool at_end() const;
   /// The bytes of the put that the last completed wait has seen. @throws Error{Code::misuse} without lengths
@@ -70,6 +75,15 @@ class ReceiverCore final : public runtime::ChannelEnd {
   void await_signal(device::Lane lane, std::uint64_t epoch);
   bool lands_in_target() const noexcept { return landing_->way() == backends::Landing::Way::direct; }
   void take(std::uint64_t epoch);
+  /// Tells ThreadSanitizer what has been written to the slot. Bytes that landed elsewhere are there since `take`, which
+  /// only this thread has done.
+  void tell_of_arrival(std::uint64_t epoch) noexcept {
+    if constexpr (base::races::kOn) {
+      if (failed() || slot_bytes == 0 || slots.memory.driver != nullptr) return;
+      if (!lands_in_target()) return base::races::arrival_writes(slots.at(epoch), slot_bytes);
+      races_.arrives(slots.index(epoch), slots.at(epoch), slot_bytes, word_.word);
+    }
+  }
   std::uint64_t waits_completed() const noexcept {
     return waited_.word.value.load(std::memory_order_acquire) + refused_waits_ +
            waited_by_host_.load(std::memory_order_acquire);

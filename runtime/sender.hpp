@@ -11,8 +11,11 @@ class SenderCore final : public runtime::ChannelEnd {
   using ChannelEnd::ChannelEnd;
   ~SenderCore() override { stop_polling(); }
 
+  // The verbs, on an end that is `bound_to` the stream.
   Slice acquire(Stream stream);
   void put(Stream stream, backends::Range part);
+  /// With checks, an acquire that need not wait has its place in the order of verbs, too.
+  void order_acquire(Stream stream);
   void drain(std::optional<Timeout> timeout);
   bool credited();
   backends::Range whole() const noexcept { return {0, slot_bytes}; }

@@ -89,6 +89,7 @@ World::World(Place place, const base::Env& env, const Options& options)
                                                failures_,
                                                transports_,
                                                limits_of(env, options),
+                                               env.check,
                                                check_every(limits_of(env, options)),
                                                place_.rank},
       engine_(*this, {env.engine_cpu, env.engine_poll, place_.mailbox ? place_.mailbox.waker() : nullptr}) {

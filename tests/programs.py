@@ -53,6 +53,9 @@ ROWS = [
       for n in (1, 2, 4) for stream in ("program", "host")),
     *((f"life.{n}.{stream}", f"{RUN} -n {n} {LIFE} --stream {stream} --verify", 0, PASSED)
       for n in (1, 2, 4) for stream in ("program", "host")),
+    *((f"{name}.checked{threads.strip('-')}", f"env SLUICE_CHECK=1 {RUN} -n 3 {threads} {command} --stream {stream} --verify", 0, PASSED)
+      for name, command, threads, stream in (("jacobi", JACOBI, "", "host"), ("life", LIFE, "--threads", "host"),
+                                             ("heat", HEAT, "", "program"), ("faces", FACES, "--threads", "host"))),
     ("jacobi.threads", f"{RUN} --threads -n 3 {JACOBI} --verify", 0, PASSED),
     ("life.threads", f"{RUN} --threads -n 3 {LIFE} --verify", 0, PASSED),
     *((f"{name}.openmp.{how}", f"{OPENMP} {RUN} -n 2 {threads} {command} --stream {stream} --verify", 0, PASSED)

@@ -10,6 +10,7 @@
 #include "backends/ofi/provider.hpp"
 #include "base/log.hpp"
 #include "base/memory_limit.hpp"
+#include "base/races.hpp"
 
 namespace sluice::backends::ofi {
 namespace {
@@ -242,6 +243,7 @@ void Rail::close_endpoints() {
 
 Posted Rail::write(const Local& from, const Remote& to, std::optional<std::uint64_t> number, bool delivered,
                    Operation& operation) {
+  const base::races::Unseen libfabric;
   if (injects_ && !delivered && !from.of_gpu && from.bytes <= info_->tx_attr->inject_size) {
     const ssize_t code =
         number ? fi_inject_writedata(to.from, from.data, from.bytes, *number, to.peer, to.spot.address, to.spot.key)
@@ -257,6 +259,7 @@ Posted Rail::write(const Local& from, const Remote& to, std::optional<std::uint6
 }
 
 Posted Rail::read(std::byte* to, std::size_t bytes, void* desc, const Remote& from, Operation& operation) {
+  const base::races::Unseen libfabric;
   const OnePiece piece(to, bytes, desc, from, operation);
   return posted(fi_readmsg(from.from, &piece.message, FI_COMPLETION), "fi_readmsg", operation);
 }
