@@ -72,7 +72,7 @@ class StreamPut : public Put {
  public:
   void enqueue(device::Lane lane, std::uint64_t epoch, Range part) override {
     if (!watch_.shut()) move(lane, epoch, part);
-    device::raise(lane, watch_.done, epoch, watch_.done_parking);
+    complete(lane, epoch);
   }
   void reach_from(device::Driver& driver) final;
   bool landed(std::uint64_t) final { return true; }
@@ -86,6 +86,10 @@ class StreamPut : public Put {
             std::optional<std::string> why_around, MappedPut* same = nullptr)
       : Put(Fired::by_stream, nullptr, std::move(why_around), same), source_(source), target_(target), signal_(signal),
         watch_(watch), copy_(source, target), mapped_(std::move(mapped)) {}
+
+  void complete(device::Lane lane, std::uint64_t epoch) {
+    device::raise(lane, watch_.done, epoch, watch_.done_parking);
+  }
 
   const Slots source_;
   const Slots target_;
@@ -110,15 +114,15 @@ class MappedPut final : public StreamPut {
   }
 
   /// What its base does, without a virtual call: on a processor it takes longer than a small copy.
-  void enqueue(device::Lane lane, std::uint64_t epoch, Range part) override {
+  [[gnu::always_inline]] void enqueue(device::Lane lane, std::uint64_t epoch, Range part) override {
     if (!watch_.shut()) MappedPut::move(lane, epoch, part);
-    device::raise(lane, watch_.done, epoch, watch_.done_parking);
+    complete(lane, epoch);
   }
   std::optional<ByKernel> by_kernel(device::Driver* driver) override;
   std::string describe() const override { return how_ + copy_.describe(); }
 
  private:
-  void move(device::Lane lane, std::uint64_t epoch, Range part) override {
+  [[gnu::always_inline]] void move(device::Lane lane, std::uint64_t epoch, Range part) override {
     if (part.bytes != 0) {
       if (!copy_(lane, watch_, target_.at(epoch) + part.offset, source_.at(epoch) + part.offset, part.bytes)) return;
       if constexpr (base::races::kOn) {
