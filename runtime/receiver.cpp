@@ -176,8 +176,13 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   if (warning_.epoch != next && timeout > Timeout::zero()) warning_ = new_warning(next, "waits");
   if (timeout > Timeout::zero()) warning_.note.sleeps_again();
   const auto in_time = [&](base::Parking& parking, auto here) {
-    const auto ready = [&] { return here() || failed() || all_taken(); };
-    if (timeout == Timeout::zero()) return look(ready);
+    const auto over = [&] { return here() || failed() || all_taken(); };
+    if (timeout == Timeout::zero()) return look(over);
+    const auto ready = [&] {
+      if (over()) return true;
+      assist(next);
+      return false;
+    };
     return await_in_host(parking, ready, limit, warning_);
   };
   bool came = in_time(*word_.parking, [&] { return landed(next); });

@@ -72,6 +72,9 @@ class ReceiverCore final : public runtime::ChannelEnd {
   void wait_refused(Stream stream) noexcept;
   void release_refused(Stream stream) noexcept { firing_refused(stream, released()); }
 
+  void assist(std::uint64_t epoch) noexcept override {
+    if (connected() && landing_ != nullptr && !lands_in_target()) landing_->help(*this, epoch);
+  }
   bool passed() const noexcept override;
   void refuse_enqueued() override;
   std::string state() const override;
