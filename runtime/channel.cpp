@@ -100,6 +100,7 @@ void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
   }
   if (put_ == nullptr) shut_end();
   rung_ = put_ == nullptr ? nullptr : put_->by_bell;
+  mapped_ = put_ == nullptr ? nullptr : put_->by_stores;
   if (lengths() != nullptr) lengths()->watch(services_->engine);
   if (rung_ != nullptr) {
     if (sends()) {

@@ -269,8 +269,14 @@ class ChannelEnd : public EndInfo,
     if (connected_word_.value.load(std::memory_order_acquire) == 0) await_connected_slowly(lane, epoch);
   }
   /// Fires the put or the credit of `epoch`, once connected. Without a peer it completes at once.
-  void enqueue(device::Lane lane, std::uint64_t epoch, backends::Range part) {
-    if (connected() && put_ != nullptr) [[likely]] {
+  [[gnu::always_inline]] void enqueue(device::Lane lane, std::uint64_t epoch, backends::Range part) {
+    if (lane.gpu != nullptr || !connected() || mapped_ == nullptr) [[unlikely]]
+      return enqueue_otherwise(lane, epoch, part);
+    tell_of_firing(lane, epoch, part);
+    mapped_->enqueue(lane, epoch, part);
+  }
+  [[gnu::noinline]] void enqueue_otherwise(device::Lane lane, std::uint64_t epoch, backends::Range part) {
+    if (connected() && put_ != nullptr) {
       if (rung_ != nullptr) await_armable(lane, epoch);
       tell_of_firing(lane, epoch, part);
       put_->enqueue(lane, epoch, part);
@@ -346,9 +352,13 @@ class ChannelEnd : public EndInfo,
   /// Like device::in_order. Work that a GPU's driver refuses fails the channel; `refused` then makes sure that nothing
   /// waits for it.
   template <class F, class Refused>
-  void issue(Stream stream, F work, Refused refused) {
+  [[gnu::always_inline]] void issue(Stream stream, F work, Refused refused) {
     if (stream.kind() == Stream::Kind::program_order) [[likely]]
       return work(device::Lane{});
+    issue_later(stream, std::move(work), std::move(refused));
+  }
+  template <class F, class Refused>
+  [[gnu::noinline]] void issue_later(Stream stream, F work, Refused refused) {
     if (stream.kind() == Stream::Kind::host)
       return give_to_host(static_cast<HostStream::Impl*>(stream.handle()), std::move(work));
     try {
@@ -460,6 +470,7 @@ class ChannelEnd : public EndInfo,
 
   std::unique_ptr<backends::Put> put_;
   backends::RungPut* rung_ = nullptr;          // `put_`, if it is one; set before `connected`
+  backends::MappedPut* mapped_ = nullptr;      // the same
   std::atomic<LengthsPut*> lengths_{nullptr};  // the same
   std::unique_ptr<backends::Landing> landing_;
   device::Helper* helper_ = nullptr;          // set before `connected`

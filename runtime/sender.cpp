@@ -111,16 +111,16 @@ void SenderCore::put(Stream stream, backends::Range part) {
   const std::uint64_t epoch = begin();
   announce(epoch, part);
   issue(
-      stream, [this, epoch, part](device::Lane lane) { fire(lane, epoch, part); }, [&] { put_refused(stream); });
+      stream, [ this, epoch, part ](device::Lane lane) __attribute__((always_inline)) { fire(lane, epoch, part); },
+      [this, stream] { put_refused(stream); });
   if (stream.kind() != Stream::Kind::host) check();
 }
 
-void SenderCore::look_for_credit(device::Lane lane, std::uint64_t epoch) {
+void SenderCore::await_credit_slowly(device::Lane lane, std::uint64_t epoch) {
   const std::uint64_t depth = peer_depth_.load(std::memory_order_relaxed);
   const device::Wait credit{word_.word, epoch - depth, word_.parking, epoch, "wait for credit"};
   device::wait(lane, credit, *this, helper_);
-  const std::uint64_t value = word_.word->value.load(std::memory_order_acquire);
-  if (value < base::kPoison) credit_seen_ = value;
+  (void)look_for_credit(epoch - depth);
 }
 
 bool SenderCore::credited() {
