@@ -39,7 +39,7 @@ TEST(Places, are_file_and_line_where_the_program_has_debug_information) {
   const base::Place place = place_of_caller();
   return place;
 }
-#line 42 "places_test.cpp"
+#line 43 "places_test.cpp"
 
 TEST(Places, of_calls_by_headers_are_those_of_their_callers) {
   if (std::system("command -v addr2line > /dev/null") != 0) return;
@@ -82,7 +82,9 @@ void expect_seen(const void* memory, std::size_t bytes, F frees) {
   EXPECT_EQ(seen.begin, looked_for);
   EXPECT_GE(seen.end - seen.begin, static_cast<std::ptrdiff_t>(bytes));
   const std::string text = base::place_text(seen.place);
-  if (std::system("command -v addr2line > /dev/null") == 0) EXPECT_EQ(text.rfind("places_test.cpp:", 0), 0U) << text;
+  if (std::system("command -v addr2line > /dev/null") == 0) {
+    EXPECT_EQ(text.rfind("places_test.cpp:", 0), 0U) << text;
+  }
 }
 
 TEST(Frees, every_way_to_free_memory_is_seen) {
