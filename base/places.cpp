@@ -21,7 +21,6 @@
 #include <map>
 #include <mutex>
 #include <span>
-#include <sstream>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -63,7 +62,7 @@ InFile in_file(std::uintptr_t address) {
 }
 
 /// What `command` writes; empty: it could not be started, or failed.
-std::string output_of(std::array<const char*, 7> command) {
+std::string output_of(std::array<const char*, 6> command) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return {};
   const Fd out(ends[0]);
@@ -105,14 +104,15 @@ bool is_of_the_system(std::string_view module) noexcept {
 
 std::string_view name_of(std::string_view path) noexcept { return path.substr(path.rfind('/') + 1); }
 
-/// The lines of a call, the innermost of inlined functions first, that are known: "/home/me/halo.cpp:41".
+/// The lines of a call, the innermost of inlined functions first, that are known: "src/halo.cpp:41".
 std::vector<std::string> lines_of(const InFile& where) {
   const std::string address = hexadecimal_address(where.address);
-  std::istringstream text(output_of({"addr2line", "-i", "-e", where.file.c_str(), address.c_str(), nullptr}));
+  const std::string text = output_of({"addr2line", "-i", "-e", where.file.c_str(), address.c_str(), nullptr});
   std::vector<std::string> lines;
-  for (std::string line; std::getline(text, line);) {
+  for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != text.npos; begin = end + 1) {
+    std::string line = text.substr(begin, end - begin);
     line = line.substr(0, line.find(" ("));  // a discriminator may follow
-    if (!line.starts_with('?') && !line.ends_with(":?") && !line.ends_with(":0")) lines.push_back(line);
+    if (!line.starts_with('?') && !line.ends_with(":?") && !line.ends_with(":0")) lines.push_back(std::move(line));
   }
   return lines;
 }
@@ -127,11 +127,10 @@ std::string text_of_call(const InFile& where, std::string& known) {
   return known.empty() ? std::string(name_of(where.file)) + "+" + hexadecimal_address(where.address) : std::string();
 }
 
-template <std::size_t Most>
-std::string new_text(const std::array<const void*, Most>& calls) {
+std::string new_text(const Place& place) {
   std::string known;
   InFile first;
-  for (const void* const call : calls) {
+  for (const void* const call : place.calls()) {
     if (call == nullptr) break;
     const InFile where = in_file(reinterpret_cast<std::uintptr_t>(call) - 1);  // what follows may be of the next line
     if (std::string text = text_of_call(where, known); !text.empty()) return text;
@@ -168,7 +167,7 @@ std::string place_text(const Place& place) {
   if (place == Place()) return "an unknown place";
   const std::lock_guard lock(known->mutex);
   auto& text = known->value[place];
-  if (text.empty()) text = new_text(place.calls_);
+  if (text.empty()) text = new_text(place);
   return text;
 }
 

@@ -20,10 +20,12 @@ class Place {
   explicit Place(const void* address) noexcept;
   auto operator<=>(const Place&) const = default;
 
- private:
-  friend std::string place_text(const Place& place);
   static constexpr std::size_t kMost = 12;
-  std::array<const void*, kMost> calls_{};  // the innermost first; null behind the last
+  /// The return addresses, the innermost first; null behind the last.
+  const std::array<const void*, kMost>& calls() const noexcept { return calls_; }
+
+ private:
+  std::array<const void*, kMost> calls_{};
 };
 
 /// "halo.cpp:41" if the program has debug information and `addr2line` is in the PATH; else "program+0x1234", which
