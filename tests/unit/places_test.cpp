@@ -81,10 +81,7 @@ void expect_seen(const void* memory, std::size_t bytes, F frees) {
   frees();
   EXPECT_EQ(seen.begin, looked_for);
   EXPECT_GE(seen.end - seen.begin, static_cast<std::ptrdiff_t>(bytes));
-  const std::string text = base::place_text(seen.place);
-  if (std::system("command -v addr2line > /dev/null") == 0) {
-    EXPECT_EQ(text.rfind("places_test.cpp:", 0), 0U) << text;
-  }
+  EXPECT_NE(seen.place, base::Place());
 }
 
 TEST(Frees, every_way_to_free_memory_is_seen) {
