@@ -352,6 +352,11 @@ class ChannelEnd : public EndInfo,
       refused();
     }
   }
+  /// Counted in without an order that ThreadSanitizer sees: it would be one behind the last work that has run.
+  std::shared_ptr<ChannelEnd> owner_of_work() {
+    const base::races::NoOrder counting;
+    return shared_from_this();
+  }
   template <class F>
   void give_to_host(HostStream::Impl* host, F work) {
     if (!checked()) [[likely]]
@@ -360,7 +365,7 @@ class ChannelEnd : public EndInfo,
     const std::uint64_t epoch = epoch_of(call.verb);
     const std::uint64_t number = checks_->order.enqueue({call, epoch, host->name()});
     // It owns the end, which closing may let go of once the verb has completed.
-    auto checked = [self = owner_of_work(), call, epoch, number, work](device::Lane lane) {
+    auto checked = [self = owner_of_work(), call, epoch, number, work = std::move(work)](device::Lane lane) {
       const auto verb = [self, call, epoch, work](device::Lane runs_on) mutable {
         self->begin_to_run(runs_on, call, epoch);
         work(runs_on);
@@ -477,11 +482,6 @@ class ChannelEnd : public EndInfo,
   /// another kind, a plan, and a fork.
   static std::int64_t here_with(Stream stream) noexcept {
     return base::process_if_known() + static_cast<std::int64_t>(stream.kind());
-  }
-  /// Counted in without an order that ThreadSanitizer sees: it would be one behind the last work that has run.
-  std::shared_ptr<ChannelEnd> owner_of_work() {
-    const base::races::NoOrder counting;
-    return shared_from_this();
   }
   void begin_use(Verb verb, const void* from);
   void end_use(Verb verb, bool runs_later) noexcept;
