@@ -72,9 +72,7 @@ void SenderCore::acquire_on(Stream stream, std::uint64_t next) {
   // Closing waits for puts, not for acquires, so the acquire itself keeps the channel's memory.
   issue(
       stream,
-      [self = owner_of_work(), next](device::Lane lane) {
-        static_cast<SenderCore&>(*self).await_source(lane, next);
-      },
+      [self = owner_of_work(), next](device::Lane lane) { static_cast<SenderCore&>(*self).await_source(lane, next); },
       [&] { acquire_refused(stream); });
 }
 
