@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <regex>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -85,24 +86,11 @@ TEST_P(Checks, a_channel_used_by_two_threads_at_once) {
 
 TEST_P(Checks, a_receiver_waited_for_by_two_threads_at_once) {
   run_peers(checked_peers(GetParam()), [](Context& context) {
-    const Case& one = GetParam();
-    const Buffer buffer(context, one);
-    if (context.rank() == 0) {
-      Sender sender = context.sender(1, kTag, buffer.all());
-      sender.put({});
-      board().await(kGo, 1);
-    } else {
-      std::vector<Receiver> receivers;
-      receivers.push_back(context.receiver(0, kTag, buffer.all()));
-      receivers.front().wait_connected();
-      const auto error = error_of_two_threads([&] {
-        static thread_local WaitAny any(receivers);
-        static_cast<void>(receivers.front().test());
-        static_cast<void>(any.wait_for(Timeout::zero()));
-      });
-      expect_says(error, "used by two threads at once: ");
-      board().set(kGo, 1);
-    }
+    ChannelEnd end(context, GetParam());
+    if (end.first) return end.sender.close();
+    const std::span<Receiver> receivers(&end.receiver, 1);
+    const auto error = error_of_two_threads([&] { static_cast<void>(WaitAny(receivers).wait_for(Timeout::zero())); });
+    expect_says(error, "used by two threads at once: " + at("wait_any") + ", while .* in " + at("wait_any"));
   });
 }
 
@@ -499,9 +487,10 @@ void do_use_a_kept_slice(Context& context, const Case& one) {
   board().meet(context);
 }
 
-/// Memory that is freed once its channel is closed, and then used in vain; a block that shrinks in its place.
+/// Memory that is freed once its channel is closed, and then used in vain; a block that shrinks in its place. It is so
+/// long that malloc maps pages for it, which `free` unmaps.
 void do_free_when_closed(Context& context, const Case& one) {
-  constexpr std::size_t kLong = 8192;
+  constexpr std::size_t kLong = 1U << 20U;
   void* memory = std::malloc(kLong);
   const Region region = context.region(memory, one.bytes);
   if (context.rank() == 0) {
