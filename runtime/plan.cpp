@@ -303,12 +303,15 @@ void PlanCore::release(Stream stream) {
   if (counts_.releases >= counts_.waits) throw misuse("release without a wait");
   const std::uint64_t release = ++counts_.releases;
   for (auto& in : in_) in.core->announce(in.core->begin_release(), {});
-  const runtime::Call call = checks_ == nullptr ? runtime::Call() : checks_->user.current();
-  const auto work = [this, release, call](device::Lane lane) {
-    if (checks_ != nullptr) note_releases(release, call);
+  const auto work = [this, release](device::Lane lane) {
     device::as_slice(lane, "release all", [=, this] { release_all(lane, release); });
   };
-  issue(stream, work, in_, &ReceiverCore::release_refused);
+  if (checks_ == nullptr) return issue(stream, work, in_, &ReceiverCore::release_refused);
+  const auto noted = [this, release, work, call = checks_->user.current()](device::Lane lane) {
+    note_releases(release, call);
+    work(lane);
+  };
+  issue(stream, noted, in_, &ReceiverCore::release_refused);
 }
 
 void PlanCore::note_releases(std::uint64_t release, const runtime::Call& call) {
