@@ -10,6 +10,7 @@
 
 #include "base/fork.hpp"
 #include "base/frees.hpp"
+#include "base/log.hpp"
 #include "runtime/channel.hpp"
 
 namespace sluice::runtime {
@@ -330,7 +331,8 @@ std::byte* data_of_marked(const std::byte* marked) noexcept {
   try {
     if (const auto end = runtime::receiver_of(slot))
       end->slot_used((bits >> runtime::kSlotAddressBits) % runtime::kSlotEpochs, __builtin_return_address(0));
-  } catch (const std::bad_alloc&) {  // there is no memory for the text
+  } catch (const std::bad_alloc&) {
+    base::log(base::LogLevel::warn, "SLUICE_CHECK: there is no memory to look at a slot");
   }
   return slot;
 }

@@ -87,10 +87,16 @@ TEST_P(Checks, a_channel_used_by_two_threads_at_once) {
 TEST_P(Checks, a_receiver_waited_for_by_two_threads_at_once) {
   run_peers(checked_peers(GetParam()), [](Context& context) {
     ChannelEnd end(context, GetParam());
-    if (end.first) return end.sender.close();
+    if (end.first) {
+      end.sender.put({});
+      end.sender.close();
+      return board().await(kGo, 1);
+    }
+    end.receiver.wait({});
     const std::span<Receiver> receivers(&end.receiver, 1);
     const auto error = error_of_two_threads([&] { static_cast<void>(WaitAny(receivers).wait_for(Timeout::zero())); });
     expect_says(error, "used by two threads at once: " + at("wait_any") + ", while .* in " + at("wait_any"));
+    board().set(kGo, 1);
   });
 }
 
