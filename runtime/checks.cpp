@@ -144,7 +144,11 @@ std::optional<RunOrder::TooEarly> RunOrder::begin(std::uint64_t number) {
   for (bool in_time = true;;) {
     const UnderWay* const needed = needed_by(verb);
     if (needed == nullptr) break;
-    if (!needed->begun || !in_time) return TooEarly{verb, *needed};
+    if (!needed->begun || !in_time) {
+      const Enqueued& early = verb;
+      const Enqueued& first = *needed;
+      return TooEarly{early, first};
+    }
     in_time = lock.wait(ended_, until);
   }
   verb.begun = true;
