@@ -275,6 +275,7 @@ namespace sluice {
 
 using detail::not_empty;
 using detail::usable_here;
+using runtime::Verb;
 using Use = runtime::ChannelEnd::Use;
 
 namespace {
@@ -288,7 +289,7 @@ Slice Receiver::wait(Stream stream) {
   auto& core = receiver(not_empty(end_));
   if (core.bound_to(stream)) [[likely]]
     return core.wait(stream);
-  const Use use(core, stream, {Use::kWait, __builtin_return_address(0)});
+  const Use use(core, stream, Verb::wait, __builtin_return_address(0));
   const Slice slot = core.wait(stream);
   return core.checked_slot(slot, core.epoch());
 }
@@ -297,23 +298,23 @@ void Receiver::release(Stream stream) {
   auto& core = receiver(not_empty(end_));
   if (core.bound_to(stream)) [[likely]]
     return core.release(stream);
-  const Use use(core, stream, {Use::kRelease, __builtin_return_address(0)});
+  const Use use(core, stream, Verb::release, __builtin_return_address(0));
   core.release(stream);
 }
 DeviceReceiver Receiver::on_device(Stream stream) {
-  const Use use(usable_here(end_), {"on_device", __builtin_return_address(0)});
+  const Use use(usable_here(end_), Verb::on_device, __builtin_return_address(0));
   return receiver(*end_).on_device(stream);
 }
 std::size_t Receiver::bytes() const { return receiver(usable_here(end_)).bytes(); }
 std::optional<Slice> Receiver::test() {
   const base::races::Called here;
-  const Use use(usable_here(end_), {"test", __builtin_return_address(0)});
+  const Use use(usable_here(end_), Verb::test, __builtin_return_address(0));
   return receiver(*end_).wait_for(Timeout::zero());
 }
 bool Receiver::closed() const { return receiver(usable_here(end_)).at_end(); }
 std::optional<Slice> Receiver::wait_for(Timeout timeout) {
   const base::races::Called here;
-  const Use use(usable_here(end_), {"wait_for", __builtin_return_address(0)});
+  const Use use(usable_here(end_), Verb::wait_for, __builtin_return_address(0));
   return receiver(*end_).wait_for(timeout);
 }
 

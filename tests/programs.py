@@ -56,6 +56,8 @@ ROWS = [
     *((f"{name}.checked{threads.strip('-')}", f"env SLUICE_CHECK=1 {RUN} -n 3 {threads} {command} --stream {stream} --verify", 0, PASSED)
       for name, command, threads, stream in (("jacobi", JACOBI, "", "host"), ("life", LIFE, "--threads", "host"),
                                              ("heat", HEAT, "", "program"), ("faces", FACES, "--threads", "host"))),
+    *((f"bench.checked.{name}.{stream}", f"env SLUICE_CHECK=1 {RUN} -n 2 {{bin}}/sluice-bench {name} --stream {stream} --sizes 64 --iters 10 --rounds 1", 0, r"^# ")
+      for name, stream in (("latency", "program"), ("halo", "host"))),
     ("jacobi.threads", f"{RUN} --threads -n 3 {JACOBI} --verify", 0, PASSED),
     ("life.threads", f"{RUN} --threads -n 3 {LIFE} --verify", 0, PASSED),
     *((f"{name}.openmp.{how}", f"{OPENMP} {RUN} -n 2 {threads} {command} --stream {stream} --verify", 0, PASSED)
