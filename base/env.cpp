@@ -93,6 +93,8 @@ std::ptrdiff_t one_of(std::string_view text, std::initializer_list<std::string_v
 
 bool staging(std::string_view text) { return one_of(text, {"auto", "always"}, "auto or always") == 1; }
 
+bool flag(std::string_view text) { return one_of(text, {"0", "1"}, "0 or 1") == 1; }
+
 std::string profiler(std::string_view text) {
   one_of(text, {"auto", "nvtx", "roctx", "none"}, "auto, nvtx, roctx or none");
   return word(text);
@@ -138,12 +140,15 @@ constexpr Variable kTable[] = {
     {"SLUICE_LOG", "warn", "level", set<&Env::log, level>, "what is written to stderr: error, warn, info or trace"},
     {"SLUICE_TRACE", "", "word", set<&Env::trace, word>,
      "a file that gets a timeline of all ranks, which Perfetto and Chrome show; unset: none"},
+    {"SLUICE_CHECK", "0", "word", set<&Env::check, flag>,
+     "1: mistakes in the use of channels, and of the memory of their slots, are errors that name both places; costs "
+     "time in each call"},
     {"SLUICE_RANGES", "auto", "word", set<&Env::ranges, profiler>,
      "the profiler that is told of puts, waits and the like: nvtx, NVIDIA's; roctx, AMD's; none; or auto, the one "
      "that the program runs under"},
-    {"SLUICE_BOUNCE_MAX", "2k", "size", set<&Env::bounce_max, size>,
+    {"SLUICE_BOUNCE_MAX", "16k", "size", set<&Env::bounce_max, size>,
      "the largest part that goes through a bounce buffer when the target cannot be mapped"},
-    {"SLUICE_NONTEMPORAL_MIN", "8m", "size", set<&Env::nontemporal_min, size>,
+    {"SLUICE_NONTEMPORAL_MIN", "16m", "size", set<&Env::nontemporal_min, size>,
      "the smallest copy that bypasses the cache"},
     {"SLUICE_KERNEL_PUT_MAX", "16k", "size", set<&Env::kernel_put_max, size>,
      "the largest part that a put on a GPU's stream copies by a kernel, with its signal, and not by the copy "

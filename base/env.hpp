@@ -39,6 +39,7 @@ struct Env {
   std::string backends;                             ///< SLUICE_BACKENDS; empty: all
   LogLevel log = LogLevel::warn;                    ///< SLUICE_LOG
   std::string trace;                                ///< SLUICE_TRACE; empty: none
+  bool check = false;                               ///< SLUICE_CHECK
   std::string ranges;                               ///< SLUICE_RANGES: auto, nvtx, roctx or none
   std::size_t bounce_max = 0;                       ///< SLUICE_BOUNCE_MAX
   std::size_t nontemporal_min = 0;                  ///< SLUICE_NONTEMPORAL_MIN

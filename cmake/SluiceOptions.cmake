@@ -3,6 +3,11 @@
 
 option(SLUICE_UNITY_BUILD "Compile the library's sources eight at a time, which is quicker; for builds whose speed is not measured" OFF)
 
+set(SLUICE_SANITIZER "" CACHE STRING "thread: the library for programs that ThreadSanitizer checks; empty: for all others")
+if(NOT SLUICE_SANITIZER MATCHES "^(thread)?$")
+  message(FATAL_ERROR "Sluice: SLUICE_SANITIZER=${SLUICE_SANITIZER}: it is thread, or empty")
+endif()
+
 # Declares SLUICE_ENABLE_<name>, and sets it to ON or OFF here. NEEDS are variables that are true if what it needs is there.
 # ON with something missing ends the configuration, which names NAME_TEXT for NAME_FOUND if that says more. FOUND says what was found.
 function(sluice_option name)

@@ -136,6 +136,7 @@ void HostStream::Impl::doze() {
 
 template <class Ready>
 bool HostStream::Impl::sleep(State how, base::Clock::time_point until, Ready ready) {
+  const base::races::NoOrder being_woken;
   std::unique_lock lock(mutex_);
   // Sequentially consistent, like the stores of producers: either they see this state, or `ready` sees their work.
   state_.store(how, std::memory_order_seq_cst);
@@ -195,7 +196,8 @@ std::uint64_t HostStream::Impl::append_inside(Work& work, Whose whose) {
       return position;
     }
   }
-  late_.push_back({position, whose, std::move(work)});
+  late_.push_back({position, whose, {}, std::move(work)});
+  late_.back().item.enqueued();
   late_before_.store(late_.front().before, std::memory_order_relaxed);
   return position;
 }
@@ -203,6 +205,7 @@ std::uint64_t HostStream::Impl::append_inside(Work& work, Whose whose) {
 void HostStream::Impl::fill(std::uint64_t position, Work& work, Whose whose) noexcept {
   Cell& to = cell(position);
   to.whose = whose;
+  to.item.enqueued();
   ::new (to.work) Work(std::move(work));
   turn(to).store(free_turn(position) + 1, std::memory_order_seq_cst);
 }
@@ -223,7 +226,10 @@ bool HostStream::Impl::run_next(Whose most) noexcept {
   if (!is_full(head)) return false;
   Cell& next = cell(head);
   if (next.whose > most) return false;
-  run(work(next), next.whose);
+  {
+    const base::races::Item::Running here(next.item);
+    run(work(next), next.whose);
+  }
   work(next).~Work();
   turn(next).store(free_turn(head) + 2, std::memory_order_release);
   head_.store(head + 1, std::memory_order_release);
@@ -234,7 +240,10 @@ bool HostStream::Impl::run_next(Whose most) noexcept {
 bool HostStream::Impl::run_late(Whose most) noexcept {
   Late& next = late_.front();
   if (next.whose > most) return false;
-  run(next.work, next.whose);
+  {
+    const base::races::Item::Running here(next.item);
+    run(next.work, next.whose);
+  }
   late_.pop_front();
   late_before_.store(late_.empty() ? kNever : late_.front().before, std::memory_order_relaxed);
   return true;
@@ -277,7 +286,10 @@ HostStream& HostStream::operator=(HostStream&& other) noexcept {
   return *this;
 }
 
-void HostStream::push(Work work) { usable(impl_.get()).push(std::move(work)); }
+void HostStream::push(Work work) {
+  const base::races::Called here;
+  usable(impl_.get()).push(std::move(work));
+}
 
 void HostStream::synchronize(Timeout timeout) { usable(impl_.get()).synchronize(timeout); }
 

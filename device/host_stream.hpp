@@ -22,6 +22,7 @@
 
 #include "base/fork.hpp"
 #include "base/limit.hpp"
+#include "base/races.hpp"
 #include "base/trace.hpp"
 #include "base/words.hpp"
 #include "device/failure.hpp"
@@ -95,6 +96,7 @@ struct HostStream::Impl {
   struct Cell {
     std::uint64_t turn;
     Whose whose;
+    [[no_unique_address]] base::races::Item item;
     alignas(Work) std::byte work[sizeof(Work)];
   };
 
@@ -102,6 +104,7 @@ struct HostStream::Impl {
   struct Late {
     std::uint64_t before;
     Whose whose;
+    [[no_unique_address]] base::races::Item item;
     Work work;
   };
   static constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
@@ -141,6 +144,7 @@ struct HostStream::Impl {
   template <class Ready>
   bool sleep(State how, base::Clock::time_point until, Ready ready);
   void call(State at_least) {
+    const base::races::NoOrder waking;
     if (state_.load(std::memory_order_seq_cst) >= at_least) wake_up();
   }
   void wake_up();

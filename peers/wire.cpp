@@ -13,10 +13,10 @@
 namespace sluice::runtime {
 namespace {
 
-using Length = std::uint32_t;
+using WireLength = std::uint32_t;
 
 // Far above the messages of ranks, and far below what would exhaust memory.
-constexpr Length kLongest = 64 << 20;
+constexpr WireLength kLongest = 64 << 20;
 
 Secret complement(Secret secret) {
   for (std::byte& byte : secret) byte = ~byte;
@@ -83,7 +83,7 @@ bool Wire::hung_up() const {
 Wire::Sent Wire::send_framed(std::span<const std::byte> bytes) {
   if (bytes.empty() || bytes.size() > kLongest) throw std::invalid_argument("a packet of a length that cannot be sent");
   if (!shake_hands()) return ended_ ? Sent::closed : Sent::later;
-  const auto length = static_cast<Length>(bytes.size());
+  const auto length = static_cast<WireLength>(bytes.size());
   const Sent sent = send_rest(std::as_bytes(std::span(&length, 1)), bytes, sent_);
   if (sent == Sent::yes) sent_ = 0;
   return sent;
@@ -115,7 +115,7 @@ Wire::Sent Wire::send_rest(std::span<const std::byte> head, std::span<const std:
 }
 
 std::optional<base::Packet> Wire::receive_framed() {
-  Length length = 0;
+  WireLength length = 0;
   if (shake_hands() && receive_up_to(sizeof length)) {
     std::memcpy(&length, incoming_.data(), sizeof length);
     if (length == 0 || length > kLongest) end(EPROTO);

@@ -4,6 +4,7 @@
 
 #include <sluice/memory.hpp>
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -30,8 +31,11 @@ struct SliceAccess {
   static Slice lend(const Slice& of, std::byte* data, std::size_t bytes) noexcept {
     return {{std::shared_ptr<const void>(), of.block_.get()}, data, bytes};
   }
-  /// Makes a lent slice own its memory.
+  /// With SLUICE_CHECK: `Slice::data` looks whether the epoch was released.
+  static Slice mark(Slice slot, std::uint64_t epoch) noexcept;
+  /// Makes a lent slice own its memory. It bears no mark.
   static Slice own(Slice lent) {
+    lent.data_ = lent.data();
     if (lent.block_ != nullptr) lent.block_ = lent.block_->shared_from_this();
     return lent;
   }

@@ -40,7 +40,8 @@ std::string disagreement(const EndInfo& end, const RemoteEnd& remote) {
 }  // namespace
 
 ChannelEnd::ChannelEnd(std::shared_ptr<const Services> services, Opening what)
-    : EndInfo(std::move(what), services->registry.next_id()), services_(std::move(services)) {
+    : EndInfo(std::move(what), services->registry.next_id()), services_(std::move(services)),
+      races_(opening.rank, opening.peer, opening.key.tag, sends(), depth()) {
   constexpr int kDeep = 4;  // from here on many epochs are under way at a time
   const auto standing = opening.options.depth >= kDeep ? Standing::alone : Standing::together;
   word_ = services_->registry.take_word(opening.key.world_peer, standing);
@@ -49,6 +50,7 @@ ChannelEnd::ChannelEnd(std::shared_ptr<const Services> services, Opening what)
 }
 
 ChannelEnd::~ChannelEnd() {
+  if (checked()) checks_->watched.end();
   landing_.reset();  // first: it may raise the words
   if (visible_ != nullptr) base::give_back(*visible_);
   services_->registry.give_back_word(opening.key.world_peer, word_);
@@ -98,6 +100,7 @@ void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
   }
   if (put_ == nullptr) shut_end();
   rung_ = put_ == nullptr ? nullptr : put_->by_bell;
+  mapped_ = put_ == nullptr ? nullptr : put_->by_stores;
   if (lengths() != nullptr) lengths()->watch(services_->engine);
   if (rung_ != nullptr) {
     if (sends()) {
@@ -270,6 +273,7 @@ void ChannelEnd::close(std::optional<Timeout> timeout) {
 }
 
 bool ChannelEnd::close_within(base::Limit& limit) {
+  if (checked()) memory_is_gone(nullptr);
   if (!await_counts(&Epochs::kernels_have_begun, limit)) return false;
   bound_ = kClosed;
   epochs_.close_for_kernels();
@@ -280,6 +284,8 @@ bool ChannelEnd::close_within(base::Limit& limit) {
   if (rung_ != nullptr) services_->engine.forget(*rung_);
   if (lengths() != nullptr) lengths()->forget(services_->engine);
   closed_ = true;
+  if (checked()) checks_->watched.end();
+  races_.all_taken_back();
   if (GpuUse* const use = gpu_use()) {  // all enqueued work has completed
     device::remove_user(*this);
     use->give_up();
@@ -305,7 +311,10 @@ bool ChannelHandle::connected() const {
   return end_->connected();
 }
 void ChannelHandle::wait_connected(std::optional<Timeout> timeout) { usable_here(end_).wait_connected(timeout); }
-void ChannelHandle::close(std::optional<Timeout> timeout) { usable_here(end_).close(timeout); }
+void ChannelHandle::close(std::optional<Timeout> timeout) {
+  const runtime::ChannelEnd::Use use(usable_here(end_), runtime::Verb::close, __builtin_return_address(0));
+  end_->close(timeout);
+}
 Rank ChannelHandle::peer() const noexcept { return end_ == nullptr ? -1 : end_->opening.peer; }
 Tag ChannelHandle::tag() const noexcept { return end_ == nullptr ? 0 : end_->opening.key.tag; }
 std::uint64_t ChannelHandle::epoch() const noexcept { return end_ == nullptr ? 0 : end_->epoch(); }

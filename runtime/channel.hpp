@@ -15,9 +15,11 @@
 
 #include "backends/put.hpp"
 #include "base/limit.hpp"
+#include "base/races.hpp"
 #include "device/ledger.hpp"
 #include "device/retire.hpp"
 #include "device/traced.hpp"
+#include "runtime/checks.hpp"
 #include "runtime/closing.hpp"
 #include "runtime/end_info.hpp"
 #include "runtime/engine.hpp"
@@ -58,6 +60,39 @@ class ChannelEnd : public EndInfo,
  public:
   ChannelEnd(std::shared_ptr<const Services> services, Opening what);
   ~ChannelEnd() override;
+
+  // Checks (SLUICE_CHECK). The verbs' fast path is never taken with them: see `bind_slowly`.
+  /// A call of the program on an end, which the checks see; without them nothing.
+  class Use {
+   public:
+    /// For calls other than verbs. `from`: the return address of the public function.
+    /// @throws Error{Code::misuse} if another thread uses the end, or its memory is freed
+    Use(ChannelEnd& end, Verb verb, const void* from) : end_(end.checked() ? &end : nullptr), verb_(verb) {
+      if (end_ != nullptr) end_->begin_use(verb, from);
+    }
+    /// For verbs that are not `bound_to` the stream: binds.
+    [[gnu::cold]] Use(ChannelEnd& end, Stream stream, Verb verb, const void* from);
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    ~Use() {
+      if (end_ != nullptr) end_->end_use(verb_, runs_later_);
+    }
+
+   private:
+    ChannelEnd* end_;
+    Verb verb_;
+    bool runs_later_ = false;  // what the call enqueues
+  };
+  /// Called before the end is opened. @throws Error{Code::misuse} if its slots overlap those of another receiver
+  void begin_checks(const void* from);
+  bool checked() const noexcept { return checks_ != nullptr; }
+  /// A verb has come to its turn on this stream before it may run.
+  void runs_too_early(device::Lane lane, const RunOrder::TooEarly& what) noexcept;
+  /// Fails the end, and returns true, if memory of its slots was freed. `found_by`: null: the closing.
+  bool memory_is_gone(const Call* found_by) noexcept;
+  /// `data` is called, from `from`, of the slot of the last epoch that is `marked` modulo the number of marks.
+  void slot_used(std::uint64_t marked, const void* from) noexcept;
+  Checks& checks() noexcept { return *checks_; }
 
   // For the registry, with its mutex: opening.
   /// Called once the link to the peer is ready. Prepares where the peer's puts land, and returns the key to announce.
@@ -157,6 +192,10 @@ class ChannelEnd : public EndInfo,
   bool holds_up(const ChannelEnd& other) const noexcept;
   /// Its user has closed it, or begun to.
   bool closed_here() const noexcept { return bound_ == kClosed; }
+  /// The stream is the one that the channel was used with last, in this process: a verb may begin.
+  bool bound_to(Stream stream) const noexcept { return bound_ == here_with(stream) && bound_to_ == stream.handle(); }
+  /// Checks that the stream is of the kind that this channel is used with. Verbs call it by `Use`.
+  [[gnu::cold]] void bind_slowly(Stream stream);
   /// Host forms are for channels that are open and not in a committed plan.
   void check_free() {
     if (bound_ <= kPlanned) refuse_bound();
@@ -224,12 +263,31 @@ class ChannelEnd : public EndInfo,
     if (connected_word_.value.load(std::memory_order_acquire) == 0) await_connected_slowly(lane, epoch);
   }
   /// Fires the put or the credit of `epoch`, once connected. Without a peer it completes at once.
-  void enqueue(device::Lane lane, std::uint64_t epoch, backends::Range part) {
-    if (connected() && put_ != nullptr) [[likely]] {
+  [[gnu::always_inline]] void enqueue(device::Lane lane, std::uint64_t epoch, backends::Range part) {
+    if (lane.gpu != nullptr || !connected() || mapped_ == nullptr) [[unlikely]]
+      return enqueue_otherwise(lane, epoch, part);
+    tell_of_firing(lane, epoch, part);
+    mapped_->enqueue(lane, epoch, part);
+  }
+  [[gnu::noinline]] void enqueue_otherwise(device::Lane lane, std::uint64_t epoch, backends::Range part) {
+    if (connected() && put_ != nullptr) {
       if (rung_ != nullptr) await_armable(lane, epoch);
+      tell_of_firing(lane, epoch, part);
       put_->enqueue(lane, epoch, part);
     } else {
       device::raise(lane, done, epoch, done_parking);
+    }
+  }
+  /// Tells ThreadSanitizer that the source is read from now on, or that the target may be written.
+  void tell_of_firing(device::Lane lane, std::uint64_t epoch, backends::Range part) noexcept {
+    if constexpr (base::races::kOn) {
+      if (lane.gpu != nullptr) return;
+      const std::uint64_t slot = slots.index(epoch);
+      if (!sends()) return races_.given(slot);
+      if (part.bytes == 0 || shut() || slots.memory.driver != nullptr) return;
+      const std::byte* const source = slots.at(epoch) + part.offset;
+      if (rung_ != nullptr) return races_.reads(slot, source, part.bytes);
+      base::races::put_reads(source, part.bytes);
     }
   }
   /// The host arms what can be armed ahead of the stream. For a GPU's stream the engine does that.
@@ -285,22 +343,51 @@ class ChannelEnd : public EndInfo,
     }
     return epoch;
   }
-  /// Checks that the stream is of the kind that this channel is used with, in this process.
-  void bind(Stream stream) {
-    if (bound_ != here_with(stream) || bound_to_ != stream.handle()) [[unlikely]]
-      bind_slowly(stream);
-  }
   /// Like device::in_order. Work that a GPU's driver refuses fails the channel; `refused` then makes sure that nothing
   /// waits for it.
   template <class F, class Refused>
-  void issue(Stream stream, F work, Refused refused) {
-    if (!device::of_gpu(stream)) [[likely]]
-      return device::in_order(stream, std::move(work));
+  [[gnu::always_inline]] void issue(Stream stream, F work, Refused refused) {
+    if (stream.kind() == Stream::Kind::program_order) [[likely]]
+      return work(device::Lane{});
+    issue_later(stream, std::move(work), std::move(refused));
+  }
+  template <class F, class Refused>
+  [[gnu::noinline]] void issue_later(Stream stream, F work, Refused refused) {
+    if (stream.kind() == Stream::Kind::host)
+      return give_to_host(static_cast<HostStream::Impl*>(stream.handle()), std::move(work));
     try {
       device::on_gpu(device::GpuCall(stream, gpu_use()->gpu()), std::move(work));
     } catch (const device::GpuError& reason) {
       fail(Code::transport, reason.what());
       refused();
+    }
+  }
+  /// Counted in without an order that ThreadSanitizer sees: it would be one behind the last work that has run.
+  std::shared_ptr<ChannelEnd> owner_of_work() {
+    const base::races::NoOrder counting;
+    return shared_from_this();
+  }
+  template <class F>
+  void give_to_host(HostStream::Impl* host, F work) {
+    if (!checked()) [[likely]]
+      return device::on_host(host, std::move(work));
+    const Call call = checks_->user.current();
+    const std::uint64_t epoch = epoch_of(call.verb);
+    const std::uint64_t number = checks_->order.enqueue({call, epoch, host->name()});
+    // It owns the end, which closing may let go of once the verb has completed.
+    auto checked = [self = owner_of_work(), call, epoch, number, work = std::move(work)](device::Lane lane) {
+      const auto verb = [self, call, epoch, work](device::Lane runs_on) mutable {
+        self->begin_to_run(runs_on, call, epoch);
+        work(runs_on);
+      };
+      self->checks_->order.run(number, lane, verb,
+                               [&](const RunOrder::TooEarly& what) { self->runs_too_early(lane, what); });
+    };
+    try {
+      device::on_host(host, std::move(checked));
+    } catch (...) {
+      checks_->order.withdraw(number);
+      throw;
     }
   }
   /// Blocks the host: a GPU's stream cannot be given more before.
@@ -388,6 +475,7 @@ class ChannelEnd : public EndInfo,
 
   std::unique_ptr<backends::Put> put_;
   backends::RungPut* rung_ = nullptr;          // `put_`, if it is one; set before `connected`
+  backends::MappedPut* mapped_ = nullptr;      // the same
   std::atomic<LengthsPut*> lengths_{nullptr};  // the same
   std::unique_ptr<backends::Landing> landing_;
   device::Helper* helper_ = nullptr;          // set before `connected`
@@ -398,6 +486,7 @@ class ChannelEnd : public EndInfo,
   // streams cannot wait for the word itself, which failures must not poison, or which rises too early. Null: not used.
   std::atomic<base::Progress*> visible_{nullptr};
   EndFailure failure_;
+  [[no_unique_address]] base::races::Slots races_;
 
  private:
   /// The value of `bound_` in a channel that this process uses with streams of this kind. So one comparison finds
@@ -405,7 +494,12 @@ class ChannelEnd : public EndInfo,
   static std::int64_t here_with(Stream stream) noexcept {
     return base::process_if_known() + static_cast<std::int64_t>(stream.kind());
   }
-  [[gnu::cold]] void bind_slowly(Stream stream);
+  void begin_use(Verb verb, const void* from);
+  void end_use(Verb verb, bool runs_later) noexcept;
+  void begin_to_run(device::Lane lane, const Call& call, std::uint64_t epoch) noexcept;
+  std::uint64_t epoch_of(Verb verb) const noexcept;
+  /// Fails the end with a mistake of the program's in this epoch.
+  void misused(std::uint64_t epoch, const std::string& what) noexcept;
   void reach_from(device::Driver& driver, int gpu);
   void reach_named_stream();
   [[noreturn, gnu::cold]] void refuse_bound() const;
@@ -431,7 +525,8 @@ class ChannelEnd : public EndInfo,
   static constexpr int kKernels = -3;  // kernels drive it
   static constexpr int kClosed = -4;   // closed here
   std::int64_t bound_ = kUnbound;
-  // The handle of the last stream, if it is no GPU's: of those the driver tells at each use what they do.
+  // The handle of the last stream, if it is no GPU's: of those the driver tells at each use what they do. Nor is it
+  // with checks, which look at each use.
   const void* bound_to_ = nullptr;
   std::string leaves_because_;   // empty: it closes as any end does
   std::vector<Stream> streams_;  // that it was used on; written by its thread, with the registry's mutex
@@ -441,6 +536,7 @@ class ChannelEnd : public EndInfo,
   bool closed_ = false;
   bool polled_ = false;  // by the engine
 
+  std::unique_ptr<Checks> checks_;  // null without SLUICE_CHECK
   std::unique_ptr<GpuUse> gpu_owner_;
   std::atomic<GpuUse*> gpu_{nullptr};     // `gpu_owner_`, once the driver was given everything
   const std::uint64_t* fault_ = nullptr;  // raised by kernels

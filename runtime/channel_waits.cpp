@@ -75,7 +75,7 @@ void ChannelEnd::bind_slowly(Stream stream) {
   if (device::of_gpu(stream)) bind_to_gpu(stream);
   remember(stream);
   bound_ = here_with(stream);
-  bound_to_ = device::of_gpu(stream) ? this : stream.handle();
+  bound_to_ = device::of_gpu(stream) || checked() ? this : stream.handle();
 }
 
 void ChannelEnd::remember(Stream stream) {
@@ -166,7 +166,7 @@ void ChannelEnd::stop_polling() noexcept {
 void ChannelEnd::begin_handing(Stream stream) {
   base::Limit limit = limit_of({});
   complete(limit);
-  bind(stream);
+  bind_slowly(stream);
   wait_connected({});
   if (!passed()) misuse(epoch(), "work of this channel is enqueued and has not completed");
 }
@@ -214,6 +214,7 @@ std::uint64_t ChannelEnd::complete(base::Limit& limit) {
   if (!await_counts(&Epochs::kernels_have_begun, limit)) not_drained();
   const std::uint64_t last = put_epochs().last();
   if (!await_done(last, limit)) not_drained();
+  if (sends()) races_.all_taken_back();
   check();
   return last;
 }

@@ -142,7 +142,7 @@ struct detail::ContextAccess {
 
   template <class Handle>
   static Handle open(Context::Impl& in, const std::string& scope, Rank peer, Tag tag, Slice memory,
-                     const ChannelOptions& options) {
+                     const ChannelOptions& options, const void* from) {
     constexpr bool sends = std::is_same_v<Handle, Sender>;
     constexpr Role role = sends ? Role::sender : Role::receiver;
     using Core = std::conditional_t<sends, SenderCore, ReceiverCore>;
@@ -150,6 +150,7 @@ struct detail::ContextAccess {
     runtime::Opening opening = checked(in, scope, role, peer, tag, std::move(memory), options);
     const auto make = [&] { return base::make_here<Core>(services, std::move(opening)); };
     auto core = in.with_resources(make, Code::out_of_resources, peer, tag, "opening");
+    if (services->checks) core->begin_checks(from);
     services->registry.open(core);
     return ChannelAccess::make<Handle>(std::move(core));
   }
@@ -237,21 +238,25 @@ Region Context::region(void* memory, std::size_t bytes) {
 }
 
 Sender Context::sender(Rank peer, Tag tag, Slice source, ChannelOptions options) {
-  return ContextAccess::open<Sender>(in(), in().scope, peer, tag, std::move(source), options);
+  return ContextAccess::open<Sender>(in(), in().scope, peer, tag, std::move(source), options,
+                                     __builtin_return_address(0));
 }
 
 Receiver Context::receiver(Rank peer, Tag tag, Slice target, ChannelOptions options) {
-  return ContextAccess::open<Receiver>(in(), in().scope, peer, tag, std::move(target), options);
+  return ContextAccess::open<Receiver>(in(), in().scope, peer, tag, std::move(target), options,
+                                       __builtin_return_address(0));
 }
 
 Sender Scope::sender(Rank peer, Tag tag, Slice source, ChannelOptions options) {
   Context::Impl& context = ContextAccess::of(in().context);
-  return ContextAccess::open<Sender>(context, in().scope, peer, tag, std::move(source), options);
+  return ContextAccess::open<Sender>(context, in().scope, peer, tag, std::move(source), options,
+                                     __builtin_return_address(0));
 }
 
 Receiver Scope::receiver(Rank peer, Tag tag, Slice target, ChannelOptions options) {
   Context::Impl& context = ContextAccess::of(in().context);
-  return ContextAccess::open<Receiver>(context, in().scope, peer, tag, std::move(target), options);
+  return ContextAccess::open<Receiver>(context, in().scope, peer, tag, std::move(target), options,
+                                       __builtin_return_address(0));
 }
 
 Plan Context::plan() {

@@ -13,6 +13,7 @@ namespace sluice::detail {
 namespace {
 
 using backends::RungPut;
+using runtime::Verb;
 
 using Bells = std::vector<std::shared_ptr<backends::Doorbell>>;
 
@@ -39,6 +40,7 @@ bool is_fused(const RungPut* put) { return put != nullptr && put->shared(); }
 void fire(device::Lane lane, runtime::ChannelEnd& end, std::uint64_t epoch, backends::Range part) {
   if (!is_fused(end.rung())) return end.enqueue(lane, epoch, part);
   end.await_armable(lane, epoch);
+  end.tell_of_firing(lane, epoch, part);
   end.rung()->arm(epoch, part);
 }
 
@@ -47,6 +49,32 @@ void fire(device::Lane lane, runtime::ChannelEnd& end, std::uint64_t epoch, back
 PlanCore::~PlanCore() {
   if (committed_) return;  // only the plan drove its channels: now they can only be closed
   for (auto* end : ends_) end->leave_plan();
+}
+
+/// The plan's error names the first of its channels that has something to do with it.
+void PlanCore::begin_use(Verb verb, const void* from) {
+  const runtime::Call call{verb, base::Place(from)};
+  if (const auto other = checks_->user.enter(call)) {
+    const std::string what =
+        "a plan is used by two threads at once: " + text_of(call) + ", while another thread is in " + text_of(*other);
+    if (ends_.empty()) throw misuse(what);
+    ends_.front()->misuse(ends_.front()->epoch(), what);
+  }
+  runtime::ChannelEnd* failed = nullptr;
+  for (auto* end : ends_) {
+    if (end->memory_is_gone(&call) && failed == nullptr) failed = end;
+  }
+  if (failed == nullptr) return;
+  checks_->user.leave();
+  failed->check();
+}
+
+/// Of the first channel: channels may have come to different epochs before the plan.
+std::uint64_t PlanCore::epoch_of(Verb verb) const noexcept {
+  if (verb == Verb::acquire || verb == Verb::start)
+    return (out_.empty() ? 0 : out_.front().first) + counts_.starts + (verb == Verb::acquire ? 1 : 0);
+  if (verb == Verb::wait) return (in_.empty() ? 0 : in_.front().first_wait) + counts_.waits;
+  return (in_.empty() ? 0 : in_.front().first_release) + counts_.releases;
 }
 
 void PlanCore::check_adding() const {
@@ -278,7 +306,16 @@ void PlanCore::release(Stream stream) {
   const auto work = [this, release](device::Lane lane) {
     device::as_slice(lane, "release all", [=, this] { release_all(lane, release); });
   };
-  issue(stream, work, in_, &ReceiverCore::release_refused);
+  if (checks_ == nullptr) return issue(stream, work, in_, &ReceiverCore::release_refused);
+  const auto noted = [this, release, work, call = checks_->user.current()](device::Lane lane) {
+    note_releases(release, call);
+    work(lane);
+  };
+  issue(stream, noted, in_, &ReceiverCore::release_refused);
+}
+
+void PlanCore::note_releases(std::uint64_t release, const runtime::Call& call) {
+  for (auto& in : in_) in.core->checks().releases.add(in.first_release + release, call);
 }
 
 void PlanCore::release_all(device::Lane lane, std::uint64_t release) {
@@ -303,7 +340,8 @@ Slice PlanCore::slot(const ReceiverCore& receiver) const {
   const auto it = std::find_if(in_.begin(), in_.end(), [&](const auto& in) { return in.core.get() == &receiver; });
   if (it == in_.end()) throw misuse("the receiver is not in this plan");
   if (it->first_wait + counts_.waits == 0) throw misuse("nothing was waited for yet");
-  return receiver.slot(it->first_wait + counts_.waits, stream_.kind());
+  const std::uint64_t epoch = it->first_wait + counts_.waits;
+  return receiver.checked_slot(receiver.slot(epoch, stream_.kind()), epoch);
 }
 
 std::string PlanCore::describe() const {
@@ -336,6 +374,8 @@ std::string PlanCore::describe() const {
 namespace sluice {
 
 using detail::usable_here;
+using runtime::Verb;
+using PlanUse = detail::PlanCore::Use;
 
 namespace {
 
@@ -361,11 +401,30 @@ Plan& Plan::add(Receiver& receiver) {
   return *this;
 }
 
-void Plan::commit(Stream stream, std::optional<Timeout> timeout) { usable_here(core_).commit(stream, timeout); }
-void Plan::acquire(Stream stream) { usable_here(core_).acquire(stream); }
-void Plan::start(Stream stream) { usable_here(core_).start(stream); }
-void Plan::wait(Stream stream) { usable_here(core_).wait(stream); }
-void Plan::release(Stream stream) { usable_here(core_).release(stream); }
+void Plan::commit(Stream stream, std::optional<Timeout> timeout) {
+  const PlanUse use(usable_here(core_), Verb::commit, __builtin_return_address(0));
+  core_->commit(stream, timeout);
+}
+void Plan::acquire(Stream stream) {
+  const base::races::Called here;
+  const PlanUse use(usable_here(core_), Verb::acquire, __builtin_return_address(0));
+  core_->acquire(stream);
+}
+void Plan::start(Stream stream) {
+  const base::races::Called here;
+  const PlanUse use(usable_here(core_), Verb::start, __builtin_return_address(0));
+  core_->start(stream);
+}
+void Plan::wait(Stream stream) {
+  const base::races::Called here;
+  const PlanUse use(usable_here(core_), Verb::wait, __builtin_return_address(0));
+  core_->wait(stream);
+}
+void Plan::release(Stream stream) {
+  const base::races::Called here;
+  const PlanUse use(usable_here(core_), Verb::release, __builtin_return_address(0));
+  core_->release(stream);
+}
 Slice Plan::slot(const Sender& sender) const { return usable_here(core_).slot(core_of<detail::SenderCore>(sender)); }
 Slice Plan::slot(const Receiver& receiver) const {
   return usable_here(core_).slot(core_of<detail::ReceiverCore>(receiver));

@@ -7,14 +7,24 @@
 #include <string>
 #include <vector>
 
+#include "runtime/checks.hpp"
 #include "runtime/kernel_plan.hpp"
+#include "runtime/services.hpp"
 
 namespace sluice::detail {
+
+/// What the checks know of a plan. Its sends and its receives have orders of their own: they use different channels.
+struct PlanChecks {
+  runtime::OneUser user;
+  runtime::RunOrder sends;
+  runtime::RunOrder receives;
+};
 
 class PlanCore final : public std::enable_shared_from_this<PlanCore> {
  public:
   PlanCore(std::shared_ptr<const runtime::Services> services, Rank rank)
-      : services_(std::move(services)), rank_(rank) {}
+      : services_(std::move(services)), checks_(services_->checks ? std::make_unique<PlanChecks>() : nullptr),
+        rank_(rank) {}
   PlanCore(const PlanCore&) = delete;
   PlanCore& operator=(const PlanCore&) = delete;
   ~PlanCore();
@@ -26,6 +36,22 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
   void start(Stream stream);
   void wait(Stream stream);
   void release(Stream stream);
+  /// A call of the program, which the checks see; without them nothing.
+  class Use {
+   public:
+    /// @throws Error{Code::misuse} if another thread uses the plan, or memory of a channel is freed
+    Use(PlanCore& plan, runtime::Verb verb, const void* from) : checks_(plan.checks_.get()) {
+      if (checks_ != nullptr) plan.begin_use(verb, from);
+    }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    ~Use() {
+      if (checks_ != nullptr) checks_->user.leave();
+    }
+
+   private:
+    PlanChecks* checks_;
+  };
   Slice slot(const SenderCore& sender) const;
   Slice slot(const ReceiverCore& receiver) const;
   std::string describe() const;
@@ -34,6 +60,10 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
 
  private:
   Error misuse(const std::string& what) const { return {Code::misuse, rank_, -1, 0, 0, what}; }
+  void begin_use(runtime::Verb verb, const void* from);
+  runtime::RunOrder& order_of(const std::vector<PlanOut>&) const noexcept { return checks_->sends; }
+  runtime::RunOrder& order_of(const std::vector<PlanIn>&) const noexcept { return checks_->receives; }
+  std::uint64_t epoch_of(runtime::Verb verb) const noexcept;
   void check_adding() const;
   void join(runtime::ChannelEnd& end);
   void check_stream(Stream stream);
@@ -54,12 +84,35 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
     if (stream.kind() == Stream::Kind::program_order) {
       work(device::Lane{});
     } else if (!device::of_gpu(stream)) {
+      if (checks_ != nullptr) return give_checked(stream, std::move(work), rows);
       device::in_order(stream, [self = shared_from_this(), work](device::Lane lane) mutable {
         self->fail_if_stopped(lane);
         work(lane);
       });
     } else if (!launch([&] { device::on_gpu(device::GpuCall(stream, gpu_), std::move(work)); })) {
       for (const Row& row : rows) ((*row.core).*refused)(stream);
+    }
+  }
+  template <class F, class Row>
+  void give_checked(Stream stream, F work, const std::vector<Row>& rows) {
+    const auto* const host = static_cast<const HostStream::Impl*>(stream.handle());
+    runtime::RunOrder& order = order_of(rows);
+    const runtime::Call call = checks_->user.current();
+    const std::uint64_t number = order.enqueue({call, epoch_of(call.verb), host->name()});
+    const auto checked = [self = shared_from_this(), &order, number, work](device::Lane lane) {
+      const auto verb = [self, work](device::Lane runs_on) mutable {
+        self->fail_if_stopped(runs_on);
+        work(runs_on);
+      };
+      order.run(number, lane, verb, [&](const runtime::RunOrder::TooEarly& what) {
+        for (auto* end : self->ends_) end->runs_too_early(lane, what);
+      });
+    };
+    try {
+      device::in_order(stream, checked);
+    } catch (...) {
+      order.withdraw(number);
+      throw;
     }
   }
   /// Work that the driver refuses fails all channels. If the stream captures, the work was not to run at all, and only
@@ -82,9 +135,11 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
   }
   void await_credits(device::Lane lane, std::uint64_t start);
   void put_all(device::Lane lane, std::uint64_t start);
+  void note_releases(std::uint64_t release, const runtime::Call& call);
   void release_all(device::Lane lane, std::uint64_t release);
 
   std::shared_ptr<const runtime::Services> services_;
+  const std::unique_ptr<PlanChecks> checks_;  // null without SLUICE_CHECK
   Rank rank_;
   bool committed_ = false;
   Stream stream_;  // of this kind

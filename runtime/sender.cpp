@@ -51,11 +51,16 @@ std::optional<kernel::Out> SenderCore::by_kernel(device::Ledger& ledger, device:
 }
 
 Slice SenderCore::acquire(Stream stream) {
-  bind(stream);
   check_next();
   const std::uint64_t next = epoch() + 1;
   if (next > depth()) acquire_on(stream, next);
   return slot(next, stream.kind());
+}
+
+void SenderCore::order_acquire(Stream stream) {
+  if (checked() && stream.kind() == Stream::Kind::host && epoch() < depth())
+    issue(
+        stream, [](device::Lane) {}, [] {});
 }
 
 void SenderCore::acquire_on(Stream stream, std::uint64_t next) {
@@ -67,9 +72,7 @@ void SenderCore::acquire_on(Stream stream, std::uint64_t next) {
   // Closing waits for puts, not for acquires, so the acquire itself keeps the channel's memory.
   issue(
       stream,
-      [self = shared_from_this(), next](device::Lane lane) {
-        static_cast<SenderCore&>(*self).await_source(lane, next);
-      },
+      [self = owner_of_work(), next](device::Lane lane) { static_cast<SenderCore&>(*self).await_source(lane, next); },
       [&] { acquire_refused(stream); });
 }
 
@@ -102,21 +105,20 @@ void SenderCore::refuse_part(backends::Range part) const {
 }
 
 void SenderCore::put(Stream stream, backends::Range part) {
-  bind(stream);
   if (part.offset > slot_bytes || part.bytes > slot_bytes - part.offset) refuse_part(part);
   const std::uint64_t epoch = begin();
   announce(epoch, part);
   issue(
-      stream, [this, epoch, part](device::Lane lane) { fire(lane, epoch, part); }, [&] { put_refused(stream); });
+      stream, [ this, epoch, part ](device::Lane lane) __attribute__((always_inline)) { fire(lane, epoch, part); },
+      [this, stream] { put_refused(stream); });
   if (stream.kind() != Stream::Kind::host) check();
 }
 
-void SenderCore::look_for_credit(device::Lane lane, std::uint64_t epoch) {
+void SenderCore::await_credit_slowly(device::Lane lane, std::uint64_t epoch) {
   const std::uint64_t depth = peer_depth_.load(std::memory_order_relaxed);
   const device::Wait credit{word_.word, epoch - depth, word_.parking, epoch, "wait for credit"};
   device::wait(lane, credit, *this, helper_);
-  const std::uint64_t value = word_.word->value.load(std::memory_order_acquire);
-  if (value < base::kPoison) credit_seen_ = value;
+  (void)look_for_credit(epoch - depth);
 }
 
 bool SenderCore::credited() {
@@ -140,6 +142,7 @@ void SenderCore::await_source(device::Lane lane, std::uint64_t epoch) {
   if (visible != nullptr) acquired_.store(last, std::memory_order_relaxed);
   const device::Wait free{visible == nullptr ? &done : &visible->word, last, &done_parking, epoch, "wait for source"};
   device::wait(lane, free, *this, helper_);
+  if (lane.gpu == nullptr) races_.taken_back(slots.index(epoch));
   if (lane.gpu != nullptr) gpu_use()->mark(lane);
   report_failure(lane);
 }
@@ -173,6 +176,8 @@ namespace sluice {
 
 using detail::not_empty;
 using detail::usable_here;
+using runtime::Verb;
+using Use = runtime::ChannelEnd::Use;
 
 namespace {
 
@@ -180,16 +185,42 @@ detail::SenderCore& sender(runtime::ChannelEnd& end) { return static_cast<detail
 
 }  // namespace
 
-Slice Sender::acquire(Stream stream) { return sender(not_empty(end_)).acquire(stream); }
-void Sender::put(Stream stream) {
+Slice Sender::acquire(Stream stream) {
+  const base::races::Called here;
   auto& core = sender(not_empty(end_));
+  if (core.bound_to(stream)) [[likely]]
+    return core.acquire(stream);
+  const Use use(core, stream, Verb::acquire, __builtin_return_address(0));
+  core.order_acquire(stream);
+  return core.acquire(stream);
+}
+void Sender::put(Stream stream) {
+  const base::races::Called here;
+  auto& core = sender(not_empty(end_));
+  if (core.bound_to(stream)) [[likely]]
+    return core.put(stream, core.whole());
+  const Use use(core, stream, Verb::put, __builtin_return_address(0));
   core.put(stream, core.whole());
 }
 void Sender::put(Stream stream, std::size_t offset, std::size_t bytes) {
-  sender(not_empty(end_)).put(stream, {offset, bytes});
+  const base::races::Called here;
+  auto& core = sender(not_empty(end_));
+  if (core.bound_to(stream)) [[likely]]
+    return core.put(stream, {offset, bytes});
+  const Use use(core, stream, Verb::put, __builtin_return_address(0));
+  core.put(stream, {offset, bytes});
 }
-DeviceSender Sender::on_device(Stream stream) { return sender(usable_here(end_)).on_device(stream); }
-void Sender::drain(std::optional<Timeout> timeout) { sender(usable_here(end_)).drain(timeout); }
-bool Sender::credited() { return sender(usable_here(end_)).credited(); }
+DeviceSender Sender::on_device(Stream stream) {
+  const Use use(usable_here(end_), Verb::on_device, __builtin_return_address(0));
+  return sender(*end_).on_device(stream);
+}
+void Sender::drain(std::optional<Timeout> timeout) {
+  const Use use(usable_here(end_), Verb::drain, __builtin_return_address(0));
+  sender(*end_).drain(timeout);
+}
+bool Sender::credited() {
+  const Use use(usable_here(end_), Verb::credited, __builtin_return_address(0));
+  return sender(*end_).credited();
+}
 
 }  // namespace sluice

@@ -32,6 +32,7 @@ struct Services {
   Failures& failures;
   const backends::Transports& transports;
   Limits limits;
+  bool checks = false;                            ///< SLUICE_CHECK
   std::chrono::milliseconds check_every{};        ///< period of the engine's check of waits on GPU streams
   Rank rank = 0;                                  ///< in the job
   base::trace::Track track = base::trace::kNone;  ///< the engine's, in the timeline

@@ -3,8 +3,8 @@
 # Presets, and how they are configured and built.
 
 is_preset() {
-  [[ $1 =~ ^(release|debug|asan|tsan|apps|install|cuda|hip)$ ]] ||
-    bad_usage "no preset '$1' (release, debug, asan, tsan, apps, install, cuda, hip)"
+  [[ $1 =~ ^(release|debug|asan|tsan|apps|install|install-tsan|cuda|hip)$ ]] ||
+    bad_usage "no preset '$1' (release, debug, asan, tsan, apps, install, install-tsan, cuda, hip)"
 }
 
 # The folder of one of Python's packages, if it is there.

@@ -105,7 +105,7 @@ cmd_test() {
       presets=(asan tsan) target=build-sanitized which=(-L conformance -LE 'full|slow') without_kokkos=yes && shift ;;
     --preset)
       presets=("${2:-}") && is_preset "${presets[0]}" && shift 2
-      [[ ! ${presets[0]} =~ ^(apps|install)$ ]] || bad_usage "the preset ${presets[0]} has no tests" ;;
+      [[ ! ${presets[0]} =~ ^(apps|install|install-tsan)$ ]] || bad_usage "the preset ${presets[0]} has no tests" ;;
     --full)
       shift
       parts=("$@")

@@ -60,7 +60,8 @@ def compile_and_run(program, options):
     library = [f"-L{options.build}", f"-Wl,-rpath,{options.build}"]
     mpi_flags = ["-Wl,-u,sluice_mpi_starter", "-lsluice_mpi"] if with_mpi else []
     compiler = "mpicxx" if with_mpi else options.compiler
-    environment = {**os.environ, "MPICH_CXX": options.compiler, "OMPI_CXX": options.compiler}  # what mpicxx calls
+    # With checks, in which what the pages teach is no mistake.
+    environment = {**os.environ, "SLUICE_CHECK": "1", "MPICH_CXX": options.compiler, "OMPI_CXX": options.compiler}  # what mpicxx calls
     kokkos_flags = []
     if uses_kokkos(program):
         kokkos_flags = ["-isystem", f"{options.kokkos}/../include", f"-L{options.kokkos}", "-lkokkoscore", "-ldl", *options.kokkos_flags.split()]

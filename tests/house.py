@@ -30,6 +30,7 @@ FABRIC = re.compile(r"^(rdma/.*|infiniband/.*|libcxi/.*|ucp/.*|cxi_.*)$")
 FABRIC_PLACES = [r"backends/ofi/.*", r"apps/bench/rivals/ofi(_endpoint)?\.[ch]pp", r"tests/.*"]
 # Public headers that a program asks for by including them, and whose headers they bring.
 OPT_IN = [(r"Kokkos_.*", r"include/sluice/(kokkos|cabana)(\.hpp|/.*)"),
+          (r"sanitizer/tsan_interface\.h", r"base/races\.cpp"),
           (r"mpi\.h", r"include/sluice/kokkos/mpi_contexts\.hpp"),
           (r"(KokkosComm/|Kokkos_).*|mpi\.h", r"include/sluice/kokkos_comm(\.hpp|/.*)"),
           (r"Cabana_.*|mpi\.h", r"include/sluice/cabana(\.hpp|/.*)")]

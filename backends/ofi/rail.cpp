@@ -10,6 +10,7 @@
 #include "backends/ofi/provider.hpp"
 #include "base/log.hpp"
 #include "base/memory_limit.hpp"
+#include "base/races.hpp"
 
 namespace sluice::backends::ofi {
 namespace {
@@ -242,6 +243,7 @@ void Rail::close_endpoints() {
 
 Posted Rail::write(const Local& from, const Remote& to, std::optional<std::uint64_t> number, bool delivered,
                    Operation& operation) {
+  const base::races::Unseen libfabric;
   if (injects_ && !delivered && !from.of_gpu && from.bytes <= info_->tx_attr->inject_size) {
     const ssize_t code =
         number ? fi_inject_writedata(to.from, from.data, from.bytes, *number, to.peer, to.spot.address, to.spot.key)
@@ -257,6 +259,7 @@ Posted Rail::write(const Local& from, const Remote& to, std::optional<std::uint6
 }
 
 Posted Rail::read(std::byte* to, std::size_t bytes, void* desc, const Remote& from, Operation& operation) {
+  const base::races::Unseen libfabric;
   const OnePiece piece(to, bytes, desc, from, operation);
   return posted(fi_readmsg(from.from, &piece.message, FI_COMPLETION), "fi_readmsg", operation);
 }
@@ -313,7 +316,10 @@ void Rail::give_up(Operation& operation) {
 
 void Rail::end_failed() {
   fi_cq_err_entry error{};
-  const ssize_t count = fi_cq_readerr(queue_.get(), &error, 0);
+  const ssize_t count = [&] {
+    const base::races::Unseen libfabric;
+    return fi_cq_readerr(queue_.get(), &error, 0);
+  }();
   if (count == -FI_EAGAIN) return;
   check(count, "fi_cq_readerr");
   const std::string why = text_of(error.err);
@@ -331,6 +337,7 @@ void Rail::end_failed() {
 }
 
 bool Rail::may_sleep() const {
+  const base::races::Unseen libfabric;  // which moves bytes here too
   fid* queue = &queue_->fid;
   return fi_trywait(fabric_.get(), &queue, 1) == FI_SUCCESS;
 }

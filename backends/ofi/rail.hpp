@@ -10,6 +10,7 @@
 
 #include "backends/ofi/address.hpp"
 #include "backends/ofi/manner.hpp"
+#include "base/races.hpp"
 
 namespace sluice::backends::ofi {
 
@@ -191,7 +192,10 @@ template <class Landed>
 void Rail::poll(Landed landed) {
   fi_cq_data_entry entries[kAtOnce];
   for (;;) {
-    const ssize_t count = fi_cq_read(queue_.get(), entries, kAtOnce);
+    const ssize_t count = [&] {
+      const base::races::Unseen libfabric;
+      return fi_cq_read(queue_.get(), entries, kAtOnce);
+    }();
     if (count == -FI_EAVAIL) {
       end_failed();
       continue;

@@ -5,6 +5,7 @@
 #include <sluice/types.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <utility>
@@ -14,6 +15,8 @@ namespace sluice {
 namespace detail {
 struct Block;
 struct SliceAccess;
+/// The address of a slot, which SLUICE_CHECK=1 has marked with its epoch.
+SLUICE_EXPORT std::byte* data_of_marked(const std::byte* marked) noexcept;
 }  // namespace detail
 
 /// A piece of a Region or a Memory. Copies are cheap; any thread may use them.
@@ -26,8 +29,13 @@ class SLUICE_EXPORT Slice {
   /// Empty: no memory, 0 bytes.
   Slice() noexcept = default;
 
-  /// The address of the first byte; nullptr if empty.
-  std::byte* data() const noexcept { return data_; }
+  /// The address of the first byte; nullptr if empty. With SLUICE_CHECK=1 the channel fails if the slice is a slot of a
+  /// Receiver, or a piece of one, that was released.
+  std::byte* data() const noexcept {
+    if (reinterpret_cast<std::intptr_t>(data_) < 0) [[unlikely]]
+      return detail::data_of_marked(data_);
+    return data_;
+  }
   std::size_t bytes() const noexcept { return bytes_; }
 
   /// The `length` bytes from `offset`.

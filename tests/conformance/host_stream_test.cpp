@@ -509,7 +509,8 @@ TEST_P(HostStreamChannels, run_nothing_behind_a_failed_wait_if_they_stop) {
     if (context.rank() == 1) {
       Receiver healthy = context.receiver(0, kTag, buffer.all());
       expect_that_of_rank_2(expect_code(Code::aborted, [&] { healthy.wait({}); }));
-      Receiver next = context.receiver(0, kTag + 1, buffer.all());
+      const Buffer second(context, one);
+      Receiver next = context.receiver(0, kTag + 1, second.all());
       expect_and_poison(next.wait({}), {0, kTag + 1, 1});
       return next.release({});
     }

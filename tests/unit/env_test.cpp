@@ -73,6 +73,7 @@ TEST(Env, defaults_are_those_of_the_table) {
   EXPECT_GT(env.nontemporal_min, env.bounce_max);
   EXPECT_EQ(env.rails, 0);
   EXPECT_FALSE(env.stage_all);
+  EXPECT_FALSE(env.check);
   EXPECT_EQ(env.rank, -1);
   EXPECT_EQ(env.listen_fd, -1);
 }
@@ -91,6 +92,12 @@ TEST(Env, rails_are_one_to_eight) {
   for (const char* value : {"0", "9", "-1", "two"}) EXPECT_NE(complaint("SLUICE_RAILS", value), "") << value;
   const Set set{{"SLUICE_RAILS", "8"}};
   EXPECT_EQ(read_env().rails, 8);
+}
+
+TEST(Env, checks_are_off_or_on) {
+  for (const char* value : {"", "2", "yes"}) EXPECT_NE(complaint("SLUICE_CHECK", value), "") << value;
+  const Set set{{"SLUICE_CHECK", "1"}};
+  EXPECT_TRUE(read_env().check);
 }
 
 TEST(Env, staging_is_auto_or_always) {
