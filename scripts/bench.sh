@@ -76,6 +76,7 @@ cmd_bench() {
   bench_rows scale "$run" -n 8 "$measure" scale
   bench_rows setup "$run" -n 2 "$measure" setup
   bench_rows setup-256 "$run" -n 256 --threads "$measure" setup
+  bench_rows copy "$measure" copy --offsets 0,1,16,4080
   bench_rows failure "$run" -n 4 "$measure" failure || [ $? = 137 ]  # its last rank kills itself
   bench_rows progress "$run" -n 2 "$measure" progress
   bench_network tcp

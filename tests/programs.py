@@ -168,6 +168,8 @@ ROWS = [
     ("bench.goal_without_a_ratio", f"{RUN} -n 2 {{bin}}/sluice-bench latency --goal floor", 2, r"--goal.*floor"),
     ("bench.setup_elsewhere", f"{RUN} -n 2 {{bin}}/sluice-bench setup --memory user", 2, r"--memory user"),
     ("bench.setup_on_a_stream", f"{RUN} -n 2 {{bin}}/sluice-bench setup --stream host", 2, r"--stream host"),
+    ("bench.copy_of_two_ranks", f"{RUN} -n 2 {{bin}}/sluice-bench copy", 2, r"copy needs exactly 1 rank, not 2"),
+    ("bench.copy_beyond_a_page", "{bin}/sluice-bench copy --offsets 16,4k", 2, r"--offsets: offsets are below 4096, not 4k"),
     ("bench.progress_on_a_stream", f"{RUN} -n 2 {{bin}}/sluice-bench progress --stream host", 2, r"--stream host"),
     ("bench.progress_pinned", f"{RUN} -n 2 {{bin}}/sluice-bench progress --pin", 2, r"--pin"),
     ("bench.too_many_rails", f"{RUN} -n 2 {{bin}}/sluice-bench latency --rails 9", 2, r"rails"),
@@ -243,6 +245,7 @@ BENCHES = [
     ("scale", f"{RUN} -n 4 {BENCH} scale --sizes 8 --against floor", 0, "one_pair floor"),
     ("setup", f"{RUN} -n 2 {BENCH} setup", 0, ""),
     ("setup.threads", f"{RUN} -n 8 --threads {BENCH} setup --sizes 4k", 0, ""),
+    ("copy", f"{BENCH} copy --sizes 8,64k --offsets 0,16", 0, "shipped tuned"),
     ("failure", f"{RUN} -n 3 {BENCH} failure", 137, ""),
     ("failure.host", f"{RUN} -n 2 {BENCH} failure --stream host", 137, ""),
     ("failure.cuda", f"{EMUCUDA} {RUN} -n 2 {BENCH} failure --stream cuda", 137, ""),
@@ -292,7 +295,7 @@ BENCHES = [
       for name, sweep in (("heat", "strong"), ("life", "weak"))),
 ]
 BENCH_KEYS = {"schema", "bench", "backend", "stream", "memory", "touch", "fired_by", "ranks", "pairs", "launch",
-              "cores", "line_ns", "bytes", "depth", "window", "rails", "metric", "unit", "p50", "p10", "p99", "samples", "sample",
+              "cores", "line_ns", "bytes", "offset", "depth", "window", "rails", "metric", "unit", "p50", "p10", "p99", "samples", "sample",
               "rounds", "settings", "floor_drift", "drifted_rounds", "version", "cpu", "gpu", "driver", "date", "rivals"}
 
 
@@ -457,8 +460,10 @@ def placement_faults(name, row):
     cores = row["cores"]
     if name in ("latency.pinned", "latency.bound") and len(os.sched_getaffinity(0)) >= 2 and len(set(cores or [])) != row["ranks"]:
         yield f"its ranks are on the cores {cores}"
-    if not row["line_ns"]:
+    if not row["line_ns"] and row["ranks"] > 1:
         yield "it does not say how long a line takes"
+    if name == "copy" and (row["offset"] is None or {one["goal"] for one in row["rivals"].values()} != {0.95}):
+        yield "it has a copy without its offset, or another goal than 0.95"
     verdicts = {rival: one["verdict"] for rival, one in row["rivals"].items()}
     if name == "latency.pinned" and verdicts != {"floor": "holds", "protocol_floor": "fails"}:
         yield f"its goals: {verdicts}"

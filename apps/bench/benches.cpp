@@ -25,8 +25,8 @@ constexpr auto kCuda = StreamChoice::cuda;
 void check_ranks(const Bench& bench, int ranks) {
   const bool exact = bench.min_ranks == bench.max_ranks;
   if (ranks < bench.min_ranks || ranks > bench.max_ranks)
-    throw apps::UsageError(fmt::format("{} needs {} {} ranks, not {}", bench.name, exact ? "exactly" : "at least",
-                                       bench.min_ranks, ranks));
+    throw apps::UsageError(fmt::format("{} needs {} {} rank{}, not {}", bench.name, exact ? "exactly" : "at least",
+                                       bench.min_ranks, bench.min_ranks == 1 ? "" : "s", ranks));
 }
 
 void check_stream(const Bench& bench, StreamChoice stream) {
@@ -137,6 +137,8 @@ const std::vector<Bench>& benches() {
        run_progress, nullptr, "none", "64k", kInline, false, false, 2, 2},
       {"packing", "time of one way of Views of Kokkos that have gaps, and of a step of six faces", run_packing,
        &Rival::packing, "all", "32:16m", kInline, false, true, 2, 2},
+      {"copy", "time of a copy by a put, beside memcpy", run_copy, nullptr, "none", "8:64m", kInline, false, true, 1,
+       1},
   };
   return all;
 }

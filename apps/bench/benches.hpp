@@ -5,6 +5,7 @@
 #include "apps/bench/harness/session.hpp"
 #include "apps/bench/rivals/rivals.hpp"
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -42,8 +43,14 @@ void run_device(Session& session);
 void run_overlap(Session& session);
 void run_scale(Session& session);
 void run_setup(Session& session);
+void run_copy(Session& session);
 void run_failure(Session& session);
 void run_progress(Session& session);
 void run_packing(Session& session);
+
+/// The first argument of the process that `run_copy` starts, and its main function.
+inline constexpr const char* kServeCopies = "serve-copies";
+/// @param arguments  those after the first: the file of the pages to copy, their bytes, their address
+int serve_copies(std::span<char* const> arguments);
 
 }  // namespace bench

@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include <cstdlib>
+#include <string_view>
 
 namespace {
 
@@ -28,6 +29,7 @@ int run_rank(sluice::Context& context, const bench::Options& command_line, doubl
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 5 && std::string_view(argv[1]) == bench::kServeCopies) return bench::serve_copies({argv + 2, argv + 5});
   const double resident_at_start = bench::resident_bytes();
   bench::BenchNames names;
   for (const bench::Bench& row : bench::benches()) names.emplace_back(row.name, row.what);

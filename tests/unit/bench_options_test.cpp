@@ -92,6 +92,12 @@ TEST(CommandLine, has_goals) {
   EXPECT_EQ(options.goals[1].text, "mpi*=1");
 }
 
+TEST(CommandLine, has_offsets_in_a_page) {
+  bench::Options options;
+  ASSERT_TRUE(parse({"latency", "--offsets", "0,16,4095"}, options).run);
+  EXPECT_EQ(options.offsets, (Sizes{0, 16, 4095}));
+}
+
 TEST(CommandLine, has_help_that_says_what_is_measured_and_what_a_ratio_is) {
   bench::Options options;
   const auto parsed = parse({"--help"}, options);
@@ -122,6 +128,8 @@ TEST(CommandLine, that_is_wrong_gives_one_line_and_exit_code_2) {
       {"latency", "--neighbours", "5"},
       {"latency", "--columns", "comb"},
       {"latency", "--goal", "floor"},
+      {"latency", "--offsets", ""},
+      {"latency", "--offsets", "16,4096"},
   };
   for (const auto& arguments : wrong) {
     bench::Options options;

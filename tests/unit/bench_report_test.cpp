@@ -39,6 +39,7 @@ TEST(Report, json_has_the_keys_that_scripts_rely_on) {
   ASSERT_EQ(rows.size(), 1U);
   std::set<std::string> keys;
   for (const auto& [key, value] : rows[0].items()) keys.insert(key);
+  EXPECT_TRUE(rows[0]["offset"].is_null());
   for (const char* key :
        {"schema", "bench",   "backend", "stream", "memory", "touch", "fired_by", "ranks", "pairs",   "launch",
         "bytes",  "depth",   "window",  "rails",  "metric", "unit",  "p50",      "p10",   "p99",     "samples",
@@ -162,6 +163,15 @@ TEST(Report, columns_have_ours_and_every_rival) {
   EXPECT_NE(bench::header_text(row).find("floor"), std::string::npos);
   EXPECT_NE(bench::row_text(row).find("0.250"), std::string::npos);
   EXPECT_EQ(bench::row_text(row).find("drifted"), std::string::npos);
+}
+
+TEST(Report, says_at_which_offset_a_copy_ran) {
+  bench::Row row = a_row();
+  row.offset = 0;
+  EXPECT_NE(bench::settings_text(row).find("window 0, offset 0; "), std::string::npos);
+  bench::Report report({"1.2.3", "a cpu", "2026-01-02T03:04:05Z"});
+  report.add(row);
+  EXPECT_EQ(nlohmann::json::parse(report.to_json())[0]["offset"], 0);
 }
 
 TEST(Report, says_how_many_pairs_ran_at_once) {

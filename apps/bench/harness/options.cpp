@@ -42,6 +42,17 @@ std::vector<std::size_t> parse_range(std::string_view text) {
   return sizes;
 }
 
+std::vector<std::size_t> parse_offsets(const std::string& list) {
+  constexpr std::size_t kPageBytes = 4096;
+  std::vector<std::size_t> offsets;
+  for (const std::string& part : split(list)) {
+    offsets.push_back(apps::parse_size(part));
+    if (offsets.back() >= kPageBytes) throw apps::UsageError("offsets are below 4096, not " + part);
+  }
+  if (offsets.empty()) throw apps::UsageError("no offset is in '" + list + "'");
+  return offsets;
+}
+
 // Adds an option whose text `parse_text` reads. A UsageError of `parse_text` is reported as a wrong argument of the
 // option.
 template <class ParseText>
@@ -95,6 +106,8 @@ void add_how_much(CLI::App& app, Options& options) {
       ->transform(count);
   app.add_option("--busy", options.busy, "threads that compute, for progress; default: as many as cores")
       ->transform(count);
+  const auto offsets = [&options](const std::string& list) { options.offsets = parse_offsets(list); };
+  add_text(app, "--offsets", "of the target from the source, modulo a page of 4 KiB, for copy", "BYTES,...", offsets);
   const auto pin = [&options](std::int64_t times) { options.pin = times > 0; };
   app.add_flag_function("--pin,!--no-pin", pin,
                         "pin each rank to a core of its own, or do not; default: pin, except on GPUs and where ranks "

@@ -61,6 +61,7 @@ Json object(const Row& row, const Machine& machine) {
           {"cores", list_or_null(row.placement.cores)},
           {"line_ns", row.placement.line_ns ? Json(*row.placement.line_ns) : Json(nullptr)},
           {"bytes", row.bytes},
+          {"offset", row.offset ? Json(*row.offset) : Json(nullptr)},
           {"depth", row.depth},
           {"window", row.window},
           {"rails", row.rails ? Json(*row.rails) : Json(nullptr)},
@@ -152,11 +153,12 @@ std::string header_text(const Row& row) {
 
 std::string settings_text(const Row& row) {
   const std::string pairs = row.pairs ? fmt::format(", {} at once", counted(*row.pairs, "pair")) : "";
+  const std::string offset = row.offset ? fmt::format(", offset {}", *row.offset) : "";
   const std::string settings = row.settings.empty() ? "" : "; " + row.settings;
-  return fmt::format("{}: {}, stream {}, memory {}{}, fired by {}, depth {}, window {}; {} by {}{}, {}; a sample: {}{}",
-                     row.bench, row.backend, row.stream, row.memory, row.touch ? ", payload read" : "", row.fired_by,
-                     row.depth, row.window, counted(row.ranks, "rank"), row.placement.launch, pairs,
-                     cores_text(row.placement), row.sample, settings);
+  return fmt::format(
+      "{}: {}, stream {}, memory {}{}, fired by {}, depth {}, window {}{}; {} by {}{}, {}; a sample: {}{}", row.bench,
+      row.backend, row.stream, row.memory, row.touch ? ", payload read" : "", row.fired_by, row.depth, row.window,
+      offset, counted(row.ranks, "rank"), row.placement.launch, pairs, cores_text(row.placement), row.sample, settings);
 }
 
 std::string ratio_text(const Row& row) {

@@ -47,6 +47,7 @@ struct Row {
   int ranks = 0;
   std::optional<int> pairs;  ///< pairs of ranks that take part; unset: the bench has no pairs
   Placement placement;
+  std::optional<std::size_t> offset = {};  ///< of the target from the source, modulo a page; unset: not a `copy`
   std::size_t bytes = 0;
   int depth = 0;
   int window = 0;
