@@ -73,7 +73,10 @@ def check(bin_folder, kind, name, marks, threads, network, checks):
         if network:
             environment["SLUICE_BACKENDS"] = network
         command = [f"{bin_folder}/sluice-run", "-n", "2", *["--threads"] * threads, f"{bin_folder}/races_{kind}", name]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT_S)
+        try:
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            return f"not over after {LIMIT_S} s"
         text = "".join(log.read_text() for log in sorted(pathlib.Path(folder).iterdir()))
     if kind == "right":
         return "" if done.returncode == 0 and not text else f"exit code {done.returncode}\n{done.stderr}{text}"
