@@ -65,10 +65,22 @@ bool RmaPut::post_with_number(Lane& lane, const Message& message) {
 RmaPut* RmaPut::rider(const Lane& lane) const {
   const Manner& manner = station_.manner;
   if (!manner.ordered || !manner.takes_two() || !kHalf.has_room(place_.index, place_.depth)) return nullptr;
+  std::erase_if(there_.due, [](RmaPut* other) { return !(other->due_ = other->is_due()); });
   const auto one =
-      std::ranges::find_if(there_.riders, [&](const RmaPut* other) { return other != this && other->may_ride(lane); });
-  return one == there_.riders.end() ? nullptr : *one;
+      std::ranges::find_if(there_.due, [&](const RmaPut* other) { return other != this && other->may_ride(lane); });
+  return one == there_.due.end() ? nullptr : *one;
 }
+
+/// A put looks only at credits that were rung for, however many channels lead to this peer.
+void RmaPut::heard() noexcept {
+  if (place_.slot_bytes != 0) return;
+  const std::lock_guard lock(station_.mutex);
+  if (due_ || !there_.riders.contains(this)) return;
+  due_ = true;
+  there_.due.push_back(this);
+}
+
+bool RmaPut::is_due() const noexcept { return pending() != 0 && !Posting::watch_.shut(); }
 
 bool RmaPut::may_ride(const Lane& lane) const {
   const Remote& mine = lanes_.front().word;

@@ -18,6 +18,7 @@ class RmaPut final : public EnginePut, private Mover {
   bool landed(std::uint64_t epoch) override;
   bool settled() override;
   bool cumulative() const noexcept override;
+  void heard() noexcept override;
   std::string describe() const override;
 
  private:
@@ -63,6 +64,7 @@ class RmaPut final : public EnginePut, private Mover {
   }
   void ended(Operation& operation, const std::string& why_not) override;
   bool attend() override;
+  bool rests() const override;
   bool uses(const Route& route) const noexcept override;
   std::size_t bytes_under_way() const override;
   void open(std::size_t number);
@@ -84,6 +86,7 @@ class RmaPut final : public EnginePut, private Mover {
   bool post_with_number(Lane& lane, const Message& message);
   RmaPut* rider(const Lane& lane) const;
   bool may_ride(const Lane& lane) const;
+  bool is_due() const noexcept;
 
   // by_word.cpp
   bool has_words_to_follow() const noexcept { return place_.notice == Notice::word && !station_.manner.ordered; }
@@ -109,6 +112,8 @@ class RmaPut final : public EnginePut, private Mover {
   std::size_t flushes_left_ = 0;
   std::string flush_failure_;
   bool draining_ = false;  // a flush that fails fails the channel
+  bool gave_up_ = false;   // nothing of it is under way any more, since the peer was lost
+  bool due_ = false;       // a credit whose bell was rung: it may ride
 };
 
 }  // namespace sluice::backends::ofi
