@@ -231,6 +231,7 @@ BENCHES = [
     ("overlap", f"{RUN} -n 2 {BENCH} overlap --sizes 4k", 0, PARTS),
     ("overlap.inline", f"{RUN} -n 2 {BENCH} overlap --sizes 4k --stream inline --touch", 0, PARTS),
     ("scale", f"{RUN} -n 4 {BENCH} scale --sizes 8 --against floor", 0, "one_pair floor"),
+    ("scale.channels", f"{RUN} -n 4 --threads {BENCH} scale --channels 32 --rounds 1", 0, ""),
     ("setup", f"{RUN} -n 2 {BENCH} setup", 0, ""),
     ("setup.threads", f"{RUN} -n 8 --threads {BENCH} setup --sizes 4k", 0, ""),
     ("failure", f"{RUN} -n 3 {BENCH} failure", 137, ""),
@@ -281,8 +282,8 @@ BENCHES = [
     *((f"{name}.{sweep}", f"{APPS} --sweep {sweep} {{bin}}/{name}", 0, "one_rank mpi_persistent")
       for name, sweep in (("heat", "strong"), ("life", "weak"))),
 ]
-BENCH_KEYS = {"schema", "bench", "backend", "stream", "memory", "touch", "fired_by", "ranks", "pairs", "launch",
-              "bytes", "depth", "window", "rails", "metric", "unit", "p50", "p10", "p99", "samples", "sample", "rounds",
+BENCH_KEYS = {"schema", "bench", "backend", "stream", "memory", "touch", "fired_by", "ranks", "pairs", "channels",
+              "exponent", "launch", "bytes", "depth", "window", "rails", "metric", "unit", "p50", "p10", "p99", "samples", "sample", "rounds",
               "settings", "floor_drift", "version", "cpu", "gpu", "driver", "date", "rivals"}
 
 

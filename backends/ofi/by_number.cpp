@@ -2,6 +2,7 @@
 #include "backends/ofi/by_number.hpp"
 
 #include <algorithm>
+#include <functional>
 
 #include "backends/ofi/rma.hpp"
 
@@ -95,17 +96,29 @@ bool RmaPut::cumulative() const noexcept {
 // ---- the receiver
 
 std::uint64_t Arrivals::add(std::span<const Signal> signals, const Slots& target, const Endpoints& endpoints) {
-  auto free = std::find(landings_.begin(), landings_.end(), nullptr);
-  if (free == landings_.end()) free = landings_.insert(free, nullptr);
-  const auto index = static_cast<std::uint64_t>(free - landings_.begin());
-  *free = std::make_unique<Landing>();
-  (*free)->moves_bytes = target.slot_bytes != 0;
+  std::uint64_t index = landings_.size();
+  if (free_.empty()) {
+    landings_.emplace_back();
+    if (free_.capacity() < landings_.size()) free_.reserve(2 * landings_.size());  // `remove` allocates nothing
+  } else {
+    std::ranges::pop_heap(free_, std::ranges::greater());
+    index = free_.back();
+    free_.pop_back();
+  }
+  auto& landing = landings_[index] = std::make_unique<Landing>();
+  landing->moves_bytes = target.slot_bytes != 0;
   for (const Signal& signal : signals) {
-    std::vector<Lane>& lanes = (*free)->lanes;
+    std::vector<Lane>& lanes = landing->lanes;
     lanes.push_back(
         {signal, endpoints.of(index, lanes.size()), 0, std::vector<bool>(static_cast<std::size_t>(target.depth))});
   }
   return index;
+}
+
+void Arrivals::remove(std::uint64_t index) noexcept {
+  landings_[index].reset();
+  free_.push_back(index);
+  std::ranges::push_heap(free_, std::ranges::greater());
 }
 
 void Arrivals::landed(std::uint64_t number, std::size_t endpoint) noexcept {

@@ -34,6 +34,7 @@ struct Options {
   int rounds = 20;
   int neighbours = 4;
   int pairs = 0;
+  int channels = 0;    ///< of the bench `scale`, each way between two ranks; 0: it measures pairs
   int ranks = 0;       ///< the ranks of the run, not an option
   int busy = 0;        ///< the threads of the bench `progress` that compute; 0: as many as cores
   bool touch = false;  ///< the target reads the payload

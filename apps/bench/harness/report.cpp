@@ -48,6 +48,8 @@ Json object(const Row& row, const Machine& machine) {
           {"fired_by", row.fired_by},
           {"ranks", row.ranks},
           {"pairs", row.pairs ? Json(*row.pairs) : Json(nullptr)},
+          {"channels", row.channels ? Json(*row.channels) : Json(nullptr)},
+          {"exponent", row.exponent ? Json(*row.exponent) : Json(nullptr)},
           {"launch", row.launch},
           {"bytes", row.bytes},
           {"depth", row.depth},
@@ -135,6 +137,8 @@ std::string row_text(const Row& row) {
       fmt::format("{:>10} {:>26} {:>9} {:>9}", row.bytes, number(ours.p50), number(ours.p10), number(ours.p99));
   for (const RivalResult& rival : row.rivals)
     text += fmt::format(" {:>18} {:>6}", number(rival.p50), number(rival.ratio));
+  if (row.channels) text += fmt::format("  {} each way", counted(*row.channels, "channel"));
+  if (row.exponent) text += fmt::format(", all of them grow with exponent {:.2f}", *row.exponent);
   if (row.floor_drift.value_or(0) > kDriftAllowed)
     text += fmt::format("  ! the floor moved by {:.0f} % between rounds", *row.floor_drift * 100);
   return text;

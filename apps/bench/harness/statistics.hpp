@@ -34,6 +34,10 @@ double ratio(const Rounds& theirs, const Rounds& ours);
 /// extreme rounds, one in ten on each side, do not count.
 double drift(const Rounds& rounds);
 
+/// The exponent of the power of `sizes` that `values` grow with: the least squares' slope of their logarithms. 1 is
+/// linear. Values that are not positive do not count; with fewer than two that do, the exponent is 0.
+double growth_exponent(std::span<const double> sizes, std::span<const double> values);
+
 /// The drift of a floor above which a row warns that other programs have disturbed the run.
 inline constexpr double kDriftAllowed = 0.2;
 
