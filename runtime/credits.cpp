@@ -50,7 +50,8 @@ backends::AfterTurn Credits::post(bool may_hold, bool were_put_off) {
   due_.resize(kept);
   held_since_.store(holds ? oldest : 0, std::memory_order_relaxed);
   // Also if a put took the credit along.
-  if (were_put_off && (posts || !holds)) learn(Clock::duration(turn_began_ - put_off_at_.load(std::memory_order_relaxed)));
+  if (were_put_off && (posts || !holds))
+    learn(Clock::duration(turn_began_ - put_off_at_.load(std::memory_order_relaxed)));
   return left;
 }
 

@@ -147,7 +147,8 @@ class Engine final : public backends::Listener, public device::Helper {
   std::atomic<base::Clock::time_point> alarm_set_{};
   std::atomic<bool> attended_{false};  // others took turns lately, and so do what the engine's thread would do
   std::vector<backends::Transport*> transports_;
-  // A turn looks at the puts whose bells were rung, and at those that are still under way: never at those that are idle.
+  // A turn looks at the puts whose bells were rung, and at those that are still under way: never at those that are
+  // idle.
   std::atomic<backends::BellEntry*> rung_bells_{nullptr};  // since the last turn, the last first
   std::vector<Member*> rung_;                              // puts
   std::unordered_map<const void*, Member> members_;

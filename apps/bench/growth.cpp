@@ -13,8 +13,8 @@ namespace {
 
 constexpr sluice::Tag kFirstTag = 1000;
 constexpr sluice::Tag kIdleTag = 1;
-constexpr int kSteps = 5;        // numbers of channels, each twice the one before
-constexpr int kMostRounds = 3;   // of opening and closing all
+constexpr int kSteps = 5;       // numbers of channels, each twice the one before
+constexpr int kMostRounds = 3;  // of opening and closing all
 constexpr int kRoundTrips = 200;
 constexpr int kStarts = 20;
 
@@ -75,8 +75,8 @@ struct Measured {
   const char* metric;
   const char* unit;
   const char* sample;
-  double per_unit;   ///< of the measured value
-  bool of_each;      ///< divided by the channels, in both directions
+  double per_unit;  ///< of the measured value
+  bool of_each;     ///< divided by the channels, in both directions
 };
 constexpr std::array<Measured, kCosts> kTable = {{
     {"open and connect", "us", "a mean over all channels", 1e3, true},

@@ -20,13 +20,13 @@ Station::~Station() {
 }
 
 void Station::attend_to(Mover& mover) {
-  if (!std::exchange(mover.attended_, true)) attended.push_back(&mover);
+  if (!std::exchange(mover.attended, true)) attended.push_back(&mover);
 }
 
 bool Station::attend() {
   bool left = false;
   for (std::size_t i = 0; i < attended.size(); ++i) left |= attended[i]->attend();  // which may add more
-  std::erase_if(attended, [](Mover* mover) { return !(mover->attended_ = !mover->rests()); });
+  std::erase_if(attended, [](Mover* mover) { return !(mover->attended = !mover->rests()); });
   return left;
 }
 
@@ -60,7 +60,7 @@ const Route& Destination::route(std::size_t endpoint) const {
 }
 
 void Mover::leave() {
-  if (attended_) std::erase(station_.attended, this);
+  if (attended) std::erase(station_.attended, this);
   there_.movers.erase(this);
   for (const auto& rail : station_.rails) rail->forget(*this);
 }

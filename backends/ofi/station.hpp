@@ -138,6 +138,7 @@ class Mover : public Owner {
   virtual bool attend() { return false; }
   /// Asked after `attend`, which has nothing to do until `attend_to` is called again. So a turn looks at no idle mover.
   virtual bool rests() const { return false; }
+  bool attended = false;  ///< for the station: by its turns
   /// The peer is dead. The provider has a moment to report how the operations under way have ended; then they count as
   /// completed.
   void peer_lost();
@@ -178,10 +179,8 @@ class Mover : public Owner {
   Destination& there_;
 
  private:
-  friend struct Station;
   virtual bool uses(const Route& route) const noexcept = 0;
 
-  bool attended_ = false;
   device::Watch& fails_;
   const std::string what_;
   std::string suspicion_;

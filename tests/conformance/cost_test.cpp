@@ -183,8 +183,8 @@ SystemCalls instructions_of_looks(int channels) {
   });
 }
 
-/// A turn of the engine looks at what was rung for and is under way, whatever else is open or was closed. So opening and
-/// closing n channels, each of which takes so many turns, is linear.
+/// A turn of the engine looks at what was rung for and is under way, whatever else is open or was closed. So opening
+/// and closing n channels, each of which takes so many turns, is linear.
 TEST(Instructions, of_a_turn_do_not_grow_with_the_channels) {
   if (const std::string why = why_unusable("ofi:tcp"); !why.empty()) return skipped_here(why);
   constexpr int kFew = 20;

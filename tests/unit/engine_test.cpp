@@ -11,6 +11,7 @@
 #include <future>
 #include <memory>
 #include <semaphore>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -173,6 +174,86 @@ TEST(Engine, polls_words_with_pauses) {
   }
   EXPECT_TRUE(without_pauses);
   engine.stop();
+}
+
+/// Never waits.
+class IdleWatch final : public device::Watch {
+ public:
+  void fail(Code, const std::string&) noexcept override {}
+  base::Clock::duration waited(const device::Wait&, base::Clock::duration, Timeout, base::WaitNote&) noexcept override {
+    return std::chrono::seconds(60);
+  }
+};
+
+/// Counts the looks of the engine's turns at what it fires.
+class CountedBell final : public backends::Doorbell {
+ public:
+  explicit CountedBell(long& looks) : looks_(looks) {}
+  bool awaited() const noexcept override {
+    ++looks_;
+    return false;
+  }
+
+ private:
+  long& looks_;
+};
+
+/// Of no bytes. Posted, an epoch has completed.
+class CountedPut final : public backends::EnginePut {
+ public:
+  explicit CountedPut(long& looks) : EnginePut(of_all(), 4, 0) { share(std::make_shared<CountedBell>(looks), 0); }
+
+  int posts() const { return posts_; }
+
+  bool post(std::size_t, std::uint64_t epoch, backends::Range) override {
+    ++posts_;
+    over(epoch);
+    return true;
+  }
+  bool landed(std::uint64_t) override { return true; }
+  bool settled() override { return true; }
+  std::string describe() const override { return {}; }
+
+ private:
+  static device::Watch& of_all() {
+    static IdleWatch watch;
+    return watch;
+  }
+  bool at_rest(std::size_t) override { return true; }
+
+  int posts_ = 0;
+};
+
+/// Looks of 10 turns beside so many open puts, half of which give credits, after a ring of each. Each was posted once.
+long looks_beside(std::size_t puts) {
+  EmptyDesk desk;
+  Engine engine(desk, {});
+  long looks = 0;
+  base::Word landed;
+  std::vector<std::unique_ptr<CountedPut>> all;
+  for (std::size_t i = 0; i < puts; ++i) {
+    all.push_back(std::make_unique<CountedPut>(looks));
+    if (i % 2 == 0) {
+      engine.watch(*all.back());
+    } else {
+      engine.watch_credits(*all.back(), 4, landed);
+    }
+  }
+  for (auto& put : all) put->enqueue({}, 1, {});
+  engine.look();
+  const long of_rings = looks;
+  EXPECT_LE(of_rings, 8 * static_cast<long>(puts)) << "a ring of each";
+  for (int turn = 0; turn < 10; ++turn) engine.look();
+  for (auto& put : all) {
+    EXPECT_EQ(put->posts(), 1);
+    engine.forget(*put);
+  }
+  return looks - of_rings;
+}
+
+/// An engine that looked at all would make each of n openings and closings wait for n looks.
+TEST(Engine, looks_only_at_what_was_rung_for) {
+  for (const std::size_t puts : {10U, 500U, 1000U, 2000U}) EXPECT_EQ(looks_beside(puts), 0) << puts;
 }
 
 }  // namespace

@@ -35,9 +35,10 @@ struct Row {
   bool touch = false;
   std::string fired_by;
   int ranks = 0;
-  std::optional<int> pairs;  ///< pairs of ranks that take part; unset: the bench has no pairs
-  std::optional<int> channels;      ///< open each way between two ranks; unset: the bench does not vary them
-  std::optional<double> exponent;   ///< of the growth with the channels, by all rows of the metric; unset: none is fitted
+  std::optional<int> pairs;     ///< pairs of ranks that take part; unset: the bench has no pairs
+  std::optional<int> channels;  ///< open each way between two ranks; unset: the bench does not vary them
+  std::optional<double>
+      exponent;  ///< of the growth with the channels, by all rows of the metric; unset: none is fitted
   std::string launch;
   std::size_t bytes = 0;
   int depth = 0;
