@@ -66,10 +66,18 @@ bool RmaPut::post_with_number(Lane& lane, const Message& message) {
 RmaPut* RmaPut::rider(const Lane& lane) const {
   const Manner& manner = station_.manner;
   if (!manner.ordered || !manner.takes_two() || !kHalf.has_room(place_.index, place_.depth)) return nullptr;
-  std::erase_if(there_.due, [](RmaPut* other) { return !(other->due_ = other->is_due()); });
-  const auto one =
-      std::ranges::find_if(there_.due, [&](const RmaPut* other) { return other != this && other->may_ride(lane); });
-  return one == there_.due.end() ? nullptr : *one;
+  constexpr std::size_t kLooks = 8;  // others wait for the next put
+  auto& due = there_.due;
+  for (std::size_t left = std::min(due.size(), kLooks); left > 0 && !due.empty();) {
+    RmaPut* const one = due.front();
+    due.pop_front();
+    one->due_ = one->is_due();
+    if (!one->due_) continue;  // it has left
+    due.push_back(one);
+    if (one != this && one->may_ride(lane)) return one;
+    --left;
+  }
+  return nullptr;
 }
 
 /// A put looks only at credits that were rung for, however many channels lead to this peer.

@@ -138,7 +138,7 @@ std::string row_text(const Row& row) {
   for (const RivalResult& rival : row.rivals)
     text += fmt::format(" {:>18} {:>6}", number(rival.p50), number(rival.ratio));
   if (row.channels) text += fmt::format("  {} each way", counted(*row.channels, "channel"));
-  if (row.exponent) text += fmt::format(", all of them grow with exponent {:.2f}", *row.exponent);
+  if (row.exponent) text += fmt::format("; exponent {:.2f}", *row.exponent);
   if (row.floor_drift.value_or(0) > kDriftAllowed)
     text += fmt::format("  ! the floor moved by {:.0f} % between rounds", *row.floor_drift * 100);
   return text;
