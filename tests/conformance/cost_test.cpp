@@ -154,7 +154,7 @@ TEST(Instructions, of_put_wait_and_release_grow_no_more) {
   EXPECT_LE((twice.instructions - once.instructions) / kRounds, kMost);
 }
 
-constexpr int kLooks = 20;
+constexpr int kLooks = 4;
 
 /// The instructions of `kLooks` looks at a channel of a rank to itself over `tcp`, each a turn of the engine. Beside it
 /// `channels` more were used; every second of them is closed, and its handle kept.
@@ -175,7 +175,7 @@ SystemCalls instructions_of_looks(int channels) {
         senders[i].close();
         receivers[i].close();
       }
-      for (int i = 0; i < 200; ++i) EXPECT_FALSE(receivers[0].test());  // what is left of the credits leaves
+      for (int i = 0; i < 50; ++i) EXPECT_FALSE(receivers[0].test());  // what is left of the credits leaves
       begin_stepping();
       for (int i = 0; i < kLooks; ++i) (void)receivers[0].test();
       end_stepping();
@@ -188,7 +188,7 @@ SystemCalls instructions_of_looks(int channels) {
 TEST(Instructions, of_a_turn_do_not_grow_with_the_channels) {
   if (const std::string why = why_unusable("ofi:tcp"); !why.empty()) return skipped_here(why);
   constexpr int kFew = 20;
-  constexpr int kMany = 320;
+  constexpr int kMany = 180;
   const SystemCalls few = instructions_of_looks(kFew);
   const SystemCalls many = instructions_of_looks(kMany);
   if (!few.why_not.empty()) return skipped_here(few.why_not);
