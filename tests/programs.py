@@ -231,7 +231,7 @@ BENCHES = [
     ("overlap", f"{RUN} -n 2 {BENCH} overlap --sizes 4k", 0, PARTS),
     ("overlap.inline", f"{RUN} -n 2 {BENCH} overlap --sizes 4k --stream inline --touch", 0, PARTS),
     ("scale", f"{RUN} -n 4 {BENCH} scale --sizes 8 --against floor", 0, "one_pair floor"),
-    ("scale.channels", f"{RUN} -n 4 --threads {BENCH} scale --channels 32 --rounds 1", 0, ""),
+    ("scale.channels", f"{RUN} -n 4 --threads {BENCH} scale --channels 32", 0, ""),
     ("setup", f"{RUN} -n 2 {BENCH} setup", 0, ""),
     ("setup.threads", f"{RUN} -n 8 --threads {BENCH} setup --sizes 4k", 0, ""),
     ("failure", f"{RUN} -n 3 {BENCH} failure", 137, ""),
