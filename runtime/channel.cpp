@@ -100,6 +100,7 @@ void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
   }
   if (put_ == nullptr) shut_end();
   rung_ = put_ == nullptr ? nullptr : put_->by_bell;
+  mapped_ = put_ == nullptr ? nullptr : put_->by_stores;
   if (lengths() != nullptr) lengths()->watch(services_->engine);
   if (rung_ != nullptr) {
     if (sends()) {
@@ -272,7 +273,7 @@ void ChannelEnd::close(std::optional<Timeout> timeout) {
 }
 
 bool ChannelEnd::close_within(base::Limit& limit) {
-  if (checked()) look_at_memory();
+  if (checked()) memory_is_gone(nullptr);
   if (!await_counts(&Epochs::kernels_have_begun, limit)) return false;
   bound_ = kClosed;
   epochs_.close_for_kernels();
@@ -311,8 +312,7 @@ bool ChannelHandle::connected() const {
 }
 void ChannelHandle::wait_connected(std::optional<Timeout> timeout) { usable_here(end_).wait_connected(timeout); }
 void ChannelHandle::close(std::optional<Timeout> timeout) {
-  const runtime::ChannelEnd::Use use(usable_here(end_),
-                                     {runtime::ChannelEnd::Use::kClose, __builtin_return_address(0)});
+  const runtime::ChannelEnd::Use use(usable_here(end_), runtime::Verb::close, __builtin_return_address(0));
   end_->close(timeout);
 }
 Rank ChannelHandle::peer() const noexcept { return end_ == nullptr ? -1 : end_->opening.peer; }

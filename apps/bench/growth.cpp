@@ -113,7 +113,7 @@ void measure_round(Session& session, const Workload& workload, int channels, Val
 
 void report(Session& session, const Workload& workload, const apps::Description& description,
             const std::vector<int>& numbers, const std::vector<Values>& measured) {
-  const int here = session.launch() == "threads" ? 2 : 1;  // ranks of this process that open channels
+  const int here = session.placement().launch == "threads" ? 2 : 1;  // ranks of this process that open channels
   for (std::size_t cost = 0; cost < kCosts; ++cost) {
     const Measured& what = kTable[cost];
     std::vector<double> sizes;
@@ -152,7 +152,7 @@ void run_growth(Session& session) {
       measure_round(session, workload, channels, values, description);
   }
   const apps::Description of_all = session.description_of_all(description);
-  session.launch();
+  session.placement();  // which all ranks find together
   if (session.report) report(session, workload, of_all, numbers, measured);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Into memory that the sender cannot map: small parts go through slots of ours that it can, large ones by the kernel's
-// cross-memory copy.
+// cross-memory copy, of which a receiver that waits does its share.
 #pragma once
 
 #include "backends/put.hpp"
@@ -10,8 +10,8 @@
 namespace sluice::backends::shm {
 
 /// The receiver's side. `way`: around; or undecided, for memory of a GPU that its driver gives to other processes,
-/// which the peer's may refuse.
-Landed land_around(const Slots& target, const Signal& signal, Landing::Way way, Sent& sent);
+/// which the peer's may refuse. `peer`: the process that this one may copy from; 0: it may not.
+Landed land_around(const Slots& target, const Signal& signal, Landing::Way way, pid_t peer, Sent& sent);
 
 /// The sender's side.
 class BouncePut final : public StreamPut {
@@ -29,6 +29,7 @@ class BouncePut final : public StreamPut {
 
  private:
   void move(device::Lane lane, std::uint64_t epoch, Range part) override;
+  bool copy_with_peer(std::uint64_t epoch, Range part);
 
   std::size_t slot_bytes_;
   CrossMemory kernel_;
