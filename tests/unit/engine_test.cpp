@@ -310,7 +310,7 @@ TEST(Engine, a_put_hears_the_rings_that_come_while_it_is_busy) {
 /// Opens puts, which another thread rings for, and closes each once its epochs have completed. The thread may still be
 /// in its last ring then, and the next put gets the entry of its bell. Nothing but the rings wakes the engine.
 void ring_and_close(Engine& engine, bool credits) {
-  constexpr int kPuts = 200;
+  constexpr int kPuts = 100;
   const base::Word landed;
   std::atomic<OwnPut*> given{nullptr};
   std::atomic<bool> over{false};
