@@ -252,12 +252,16 @@ void ChannelEnd::slot_used(std::uint64_t marked, base::Place place) noexcept {
 namespace sluice::detail {
 
 Slice SliceAccess::mark(Slice slot, std::uint64_t epoch) noexcept {
-  const auto address = reinterpret_cast<std::uintptr_t>(slot.data_);
-  if ((address & ~runtime::kSlotAddress) != 0) return slot;
+  slot.data_ = marked_data(slot.data_, epoch);
+  return slot;
+}
+
+std::byte* marked_data(std::byte* data, std::uint64_t epoch) noexcept {
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  if ((address & ~runtime::kSlotAddress) != 0) return data;
   const std::uintptr_t marked =
       runtime::kSlotMark | ((epoch % runtime::kSlotEpochs) << runtime::kSlotAddressBits) | address;
-  slot.data_ = reinterpret_cast<std::byte*>(marked);
-  return slot;
+  return reinterpret_cast<std::byte*>(marked);
 }
 
 std::byte* data_of_marked(const std::byte* marked) noexcept {

@@ -69,6 +69,52 @@ void ReceiverCore::land(device::Lane lane, std::uint64_t epoch) {
                       [this, lane, epoch] { await_and_take(lane, epoch); });
 }
 
+Batch ReceiverCore::wait(Stream stream, std::size_t count) {
+  check_count(count);
+  const std::uint64_t last = count == 0 ? epoch() : begin(count);
+  const std::uint64_t first = last - count + 1;
+  if (count > 0) {
+    issue(
+        stream, [this, first, last](device::Lane lane) { land_all(lane, first, last); },
+        [&] { wait_refused(stream, count); });
+  }
+  if (stream.kind() != Stream::Kind::host || count == 0) check();
+  return batch(first, count, stream.kind(), checked());
+}
+
+void ReceiverCore::land_all(device::Lane lane, std::uint64_t first, std::uint64_t last) {
+  fail_if_stopped(lane);
+  await_connected(lane, first);
+  if (!base::trace::on()) [[likely]]
+    return await_and_take_all(lane, first, last);
+  device::trace_slice(lane, "wait", traced, last, (last - first + 1) * slot_bytes, base::trace::Arrow::ends,
+                      [this, lane, first, last] { await_and_take_all(lane, first, last); });
+}
+
+/// Epochs that have landed are counted before those behind them: the peer may close before it puts these.
+void ReceiverCore::await_and_take_all(device::Lane lane, std::uint64_t first, std::uint64_t last) {
+  for (std::uint64_t epoch = first; epoch <= last;) {
+    if (lane.gpu != nullptr) {
+      await_and_take(lane, epoch++);
+      continue;
+    }
+    if (epoch > signal_seen_) await_signal(lane, epoch);
+    const std::uint64_t end = failed() ? last : std::clamp(signal_seen_, epoch, last);
+    for (std::uint64_t next = epoch; !lands_in_target() && next <= end; ++next) take(next);
+    if constexpr (base::races::kOn) {
+      for (std::uint64_t next = epoch; next <= end; ++next) tell_of_arrival(next);
+    }
+    report_failure(lane);
+    count_waits(end - epoch + 1);  // the last of them may end this end
+    epoch = end + 1;
+  }
+}
+
+void ReceiverCore::count_waits(std::uint64_t count) noexcept {
+  std::atomic<std::uint64_t>& waited = waited_.word.value;
+  waited.store(waited.load(std::memory_order_relaxed) + count, std::memory_order_release);
+}
+
 void ReceiverCore::await_and_take(device::Lane lane, std::uint64_t epoch) {
   if (lane.gpu != nullptr && visible_ != nullptr) {
     request_copies(epoch);
@@ -167,13 +213,21 @@ void ReceiverCore::take(std::uint64_t epoch) {
   if (!failed() && !lands_in_target()) landing_->take({}, *this, epoch);
 }
 
-std::uint64_t ReceiverCore::begin_release() {
-  const std::uint64_t epoch = releases_.by_host() + 1;
-  if (epoch > this->epoch())
-    misuse(epoch,
-           "release without a wait: all of the " + std::to_string(epoch - 1) + " epochs waited for are released");
+std::uint64_t ReceiverCore::begin_release(std::uint64_t count) {
+  const std::uint64_t epoch = releases_.by_host() + count;
+  if (epoch > this->epoch()) refuse_release(count);
   releases_.enqueue(epoch);
   return epoch;
+}
+
+void ReceiverCore::refuse_release(std::uint64_t count) const {
+  const std::uint64_t released = releases_.by_host();
+  const std::uint64_t left = epoch() - released;
+  if (left == 0)
+    misuse(released + 1,
+           "release without a wait: all of the " + std::to_string(released) + " epochs waited for are released");
+  misuse(released + left + 1, "release of " + std::to_string(count) + " epochs: of the " + std::to_string(epoch()) +
+                                  " waited for, " + std::to_string(left) + " are not released");
 }
 
 void ReceiverCore::release(Stream stream) {
@@ -184,9 +238,20 @@ void ReceiverCore::release(Stream stream) {
       stream, [this, epoch](device::Lane lane) { give_back(lane, epoch); }, [&] { release_refused(stream); });
 }
 
-void ReceiverCore::wait_refused(Stream stream) noexcept {
+void ReceiverCore::release(Stream stream, std::size_t count) {
+  check();
+  if (count == 0) return;
+  const std::uint64_t last = begin_release(count);
+  const std::uint64_t first = last - count + 1;
+  announce_all(first, last);
+  issue(
+      stream, [this, first, last](device::Lane lane) { give_back_all(lane, first, last); },
+      [&] { release_refused(stream); });
+}
+
+void ReceiverCore::wait_refused(Stream stream, std::uint64_t count) noexcept {
   given_waits_ = epoch() - refused_waits_ - waited_by_host_;
-  if (!gpu_use()->raise_behind(stream, waited_.word, given_waits_)) ++refused_waits_;
+  if (!gpu_use()->raise_behind(stream, waited_.word, given_waits_)) refused_waits_ += count;
 }
 
 void ReceiverCore::give_back(device::Lane lane, std::uint64_t epoch) {
@@ -197,6 +262,16 @@ void ReceiverCore::give_back(device::Lane lane, std::uint64_t epoch) {
     return enqueue(lane, epoch, {});
   device::trace_slice(lane, "release", traced, epoch, 0, base::trace::Arrow::none,
                       [this, lane, epoch] { enqueue(lane, epoch, {}); });
+}
+
+void ReceiverCore::give_back_all(device::Lane lane, std::uint64_t first, std::uint64_t last) {
+  fail_if_stopped(lane);
+  await_connected(lane, first);
+  report_failure(lane, false);
+  if (!base::trace::on()) [[likely]]
+    return enqueue_all(lane, first, last);
+  device::trace_slice(lane, "release", traced, last, 0, base::trace::Arrow::none,
+                      [this, lane, first, last] { enqueue_all(lane, first, last); });
 }
 
 std::uint64_t ReceiverCore::complete(base::Limit& limit) {
@@ -212,6 +287,43 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   check_free();
   check();
   const std::uint64_t next = epoch() + 1;
+  if (!await_by_host(next, timeout)) return std::nullopt;
+  take_by_host(next, next);
+  return checked_slot(slot(next, Stream::Kind::host), next);
+}
+
+Batch ReceiverCore::wait_some(Timeout timeout) {
+  check_free();
+  check();
+  const std::uint64_t first = epoch() + 1;
+  std::uint64_t last = last_here();
+  if (last < first) {
+    if (!await_by_host(first, timeout)) return batch(first, 0, Stream::Kind::host, false);
+    last = last_here();
+  } else if (warning_.epoch == first) {
+    warning_.note.end();
+  }
+  if (last >= base::kPoison) check();
+  last = std::min(last, epoch() + depth());
+  take_by_host(first, last);
+  return batch(first, last - first + 1, Stream::Kind::host, checked());
+}
+
+std::uint64_t ReceiverCore::last_landed() const noexcept {
+  std::uint64_t last = word_.word->value.load(std::memory_order_acquire);
+  if (!connected()) return 0;
+  for (const auto& word : more_words_) last = std::min(last, word.word->value.load(std::memory_order_acquire));
+  return last;
+}
+
+std::uint64_t ReceiverCore::last_here() {
+  const std::uint64_t landed = last_landed();
+  if (visible_ == nullptr) return landed;
+  if (landed < base::kPoison && landed > requested_.load()) request_copies(landed);
+  return visible_.load()->word.value.load(std::memory_order_acquire);
+}
+
+bool ReceiverCore::await_by_host(std::uint64_t next, Timeout timeout) {
   base::Limit limit(timeout);
   if (warning_.epoch != next && timeout > Timeout::zero()) warning_ = new_warning(next, "waits");
   if (timeout > Timeout::zero()) warning_.note.sleeps_again();
@@ -231,24 +343,26 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
     warning_.note.polled();
   }
   check();
-  if (!came || all_taken()) return std::nullopt;
-  await_connected({}, next);  // the peer may have connected, and put, before this end connects
-  begin();
-  const base::trace::Span slice("wait", traced, next, slot_bytes, base::trace::Arrow::ends);
-  if (visible_ == nullptr) {
-    take(next);
-    tell_of_arrival(next);
-  }
-  waited_by_host_.store(waited_by_host_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-  check();
-  return checked_slot(slot(next, Stream::Kind::host), next);
+  return came && !all_taken();
 }
 
-std::size_t ReceiverCore::bytes() const {
-  const std::uint64_t epoch = waits_completed();
+void ReceiverCore::take_by_host(std::uint64_t first, std::uint64_t last) {
+  await_connected({}, first);  // the peer may have connected, and put, before this end connects
+  const std::uint64_t count = last - first + 1;
+  begin(count);
+  const base::trace::Span slice("wait", traced, last, count * slot_bytes, base::trace::Arrow::ends);
+  for (std::uint64_t epoch = first; visible_ == nullptr && epoch <= last; ++epoch) {
+    take(epoch);
+    tell_of_arrival(epoch);
+  }
+  waited_by_host_.store(waited_by_host_.load(std::memory_order_relaxed) + count, std::memory_order_release);
+  check();
+}
+
+std::size_t ReceiverCore::bytes(std::uint64_t epoch) const {
   if (!opening.options.lengths) misuse(epoch, "bytes of a receiver that was opened without ChannelOptions::lengths");
   check_driven();
-  if (epoch == 0) misuse(0, "bytes before a wait has completed");
+  if (epoch == 0 || epoch > waits_completed()) misuse(epoch, "bytes before a wait has completed");
   // The peer may overwrite the length from the release on.
   const auto bytes = static_cast<const runtime::LengthsLanding&>(*landing_).bytes_of(epoch);
   if (!bytes || base::reached(done, epoch)) misuse(epoch, "bytes of an epoch that is released");
@@ -339,6 +453,33 @@ DeviceReceiver Receiver::on_device(Stream stream) {
   const Use use(usable_here(end_), {"on_device", __builtin_return_address(0)});
   return receiver(*end_).on_device(stream);
 }
+Batch Receiver::wait(Stream stream, std::size_t count) {
+  const base::races::Called here;
+  auto& core = receiver(not_empty(end_));
+  if (core.bound_to(stream)) [[likely]]
+    return core.wait(stream, count);
+  const Use use(core, stream, {Use::kWait, __builtin_return_address(0)});
+  return core.wait(stream, count);
+}
+void Receiver::release(Stream stream, std::size_t count) {
+  const base::races::Called here;
+  auto& core = receiver(not_empty(end_));
+  if (core.bound_to(stream)) [[likely]]
+    return core.release(stream, count);
+  const Use use(core, stream, {Use::kRelease, __builtin_return_address(0)});
+  core.release(stream, count);
+}
+Batch Receiver::test_some() {
+  const base::races::Called here;
+  const Use use(usable_here(end_), {"test_some", __builtin_return_address(0)});
+  return receiver(*end_).wait_some(Timeout::zero());
+}
+Batch Receiver::wait_some(Timeout timeout) {
+  const base::races::Called here;
+  const Use use(usable_here(end_), {"wait_some", __builtin_return_address(0)});
+  return receiver(*end_).wait_some(timeout);
+}
+std::size_t Receiver::bytes(std::uint64_t epoch) const { return receiver(usable_here(end_)).bytes(epoch); }
 std::size_t Receiver::bytes() const { return receiver(usable_here(end_)).bytes(); }
 std::optional<Slice> Receiver::test() {
   const base::races::Called here;

@@ -18,6 +18,9 @@ class ReceiverCore final : public runtime::ChannelEnd {
   /// Also waits for copies to a GPU.
   std::uint64_t complete(base::Limit& limit) override;
   std::optional<Slice> wait_for(Timeout timeout);
+  Batch wait(Stream stream, std::size_t count);
+  void release(Stream stream, std::size_t count);
+  Batch wait_some(Timeout timeout);
   /// The slot of `epoch`, which with checks knows its epoch.
   Slice checked_slot(Slice slot, std::uint64_t epoch) const {
     return checked() ? runtime::checked_slot(std::move(slot), epoch) : slot;
@@ -25,7 +28,8 @@ class ReceiverCore final : public runtime::ChannelEnd {
   /// @throws the failure, unless that is Code::closed
   bool at_end() const;
   /// The bytes of the put that the last completed wait has seen. @throws Error{Code::misuse} without lengths
-  std::size_t bytes() const;
+  std::size_t bytes() const { return bytes(waits_completed()); }
+  std::size_t bytes(std::uint64_t epoch) const;
   // For a host that waits for several ends.
   /// The next epoch is in its slot, or will never be: `wait_for` returns, or throws, at once.
   bool may_take() noexcept;
@@ -40,16 +44,18 @@ class ReceiverCore final : public runtime::ChannelEnd {
   /// From now on kernels wait and release. With the registry's mutex.
   void let_kernels_drive(const kernel::In& in);
 
-  /// Takes the number of the next release. @throws Error{Code::misuse} without a wait
-  std::uint64_t begin_release();
+  /// Takes the numbers of the next releases. Returns the last. @throws Error{Code::misuse} without a wait for it
+  std::uint64_t begin_release(std::uint64_t count = 1);
   std::uint64_t released() const noexcept { return releases_.last(); }
 
   // On the lane.
   /// Waits until the bytes of `epoch` are in its slot.
   void land(device::Lane lane, std::uint64_t epoch);
   void give_back(device::Lane lane, std::uint64_t epoch);
+  void land_all(device::Lane lane, std::uint64_t first, std::uint64_t last);
+  void give_back_all(device::Lane lane, std::uint64_t first, std::uint64_t last);
   // After the driver refused part of the last wait, or release: it completes once the stream has done the rest.
-  void wait_refused(Stream stream) noexcept;
+  void wait_refused(Stream stream, std::uint64_t count = 1) noexcept;
   void release_refused(Stream stream) noexcept { firing_refused(stream, released()); }
 
   bool passed() const noexcept override;
@@ -65,13 +71,24 @@ class ReceiverCore final : public runtime::ChannelEnd {
   backends::AfterTurn poll() override;
 
   void await_and_take(device::Lane lane, std::uint64_t epoch);
+  void await_and_take_all(device::Lane lane, std::uint64_t first, std::uint64_t last);
   void count_wait(device::Lane lane);
+  void count_waits(std::uint64_t count) noexcept;
+  /// The last epoch whose bytes have arrived, on all rails; or a poison.
+  std::uint64_t last_landed() const noexcept;
+  /// The last epoch that a host finds in its slot, once it has taken it from where it landed; or a poison.
+  std::uint64_t last_here();
+  /// Waits for an epoch by a host form. False: not in time, or never.
+  bool await_by_host(std::uint64_t epoch, Timeout timeout);
+  /// Counts waits by a host form for epochs that have arrived.
+  void take_by_host(std::uint64_t first, std::uint64_t last);
   void request_copies(std::uint64_t last);
   void copy_to_slot(std::uint64_t epoch);
   /// No copy for a GPU's stream is under way.
   bool all_copied() const noexcept {
     return copied_ == nullptr || base::reached(copied_.load()->word, started_.load());
   }
+  [[noreturn, gnu::cold]] void refuse_release(std::uint64_t count) const;
   void await_signal(device::Lane lane, std::uint64_t epoch);
   bool lands_in_target() const noexcept { return landing_->way() == backends::Landing::Way::direct; }
   void take(std::uint64_t epoch);

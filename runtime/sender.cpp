@@ -2,6 +2,8 @@
 // The life of a put begins here: see `SenderCore::put`.
 #include <sluice/channel.hpp>
 
+#include <algorithm>
+
 #include "runtime/handles.hpp"
 #include "runtime/sender.hpp"
 
@@ -53,27 +55,36 @@ std::optional<kernel::Out> SenderCore::by_kernel(device::Ledger& ledger, device:
 Slice SenderCore::acquire(Stream stream) {
   check_next();
   const std::uint64_t next = epoch() + 1;
-  if (next > depth()) acquire_on(stream, next);
+  if (next > depth()) acquire_on(stream, next, next);
   return slot(next, stream.kind());
 }
 
-void SenderCore::order_acquire(Stream stream) {
-  if (checked() && stream.kind() == Stream::Kind::host && epoch() < depth())
+Batch SenderCore::acquire(Stream stream, std::size_t count) {
+  check_count(count);
+  check_next(count);
+  const std::uint64_t first = epoch() + 1;
+  const std::uint64_t last = epoch() + count;
+  if (last > depth() && count > 0) acquire_on(stream, first, last);
+  return batch(first, count, stream.kind(), false);
+}
+
+void SenderCore::order_acquire(Stream stream, std::size_t count) {
+  if (checked() && stream.kind() == Stream::Kind::host && epoch() + count <= depth())
     issue(
         stream, [](device::Lane) {}, [] {});
 }
 
-void SenderCore::acquire_on(Stream stream, std::uint64_t next) {
+void SenderCore::acquire_on(Stream stream, std::uint64_t first, std::uint64_t last) {
   if (stream.kind() == Stream::Kind::program_order) {
-    await_source({}, next);
+    await_sources({}, first, last);
     return check();
   }
   if (device::of_gpu(stream) && rung_ == nullptr) return check();  // the stream itself reads the source, in order
   // Closing waits for puts, not for acquires, so the acquire itself keeps the channel's memory.
   issue(
       stream,
-      [self = shared_from_this(), next](device::Lane lane) {
-        static_cast<SenderCore&>(*self).await_source(lane, next);
+      [self = shared_from_this(), first, last](device::Lane lane) {
+        static_cast<SenderCore&>(*self).await_sources(lane, first, last);
       },
       [&] { acquire_refused(stream); });
 }
@@ -115,6 +126,45 @@ void SenderCore::put(Stream stream, backends::Range part) {
   if (stream.kind() != Stream::Kind::host) check();
 }
 
+void SenderCore::put_all(Stream stream, std::size_t count) {
+  check_count(count);
+  if (count == 0) return check();
+  const std::uint64_t last = begin(count);
+  const std::uint64_t first = last - count + 1;
+  announce_all(first, last);
+  issue(
+      stream, [this, first, last](device::Lane lane) { fire_all(lane, first, last); }, [&] { put_refused(stream); });
+  if (stream.kind() != Stream::Kind::host) check();
+}
+
+/// Puts that have their credit do not wait for those behind them: the receiver may wait for them first, and may close
+/// before it releases what the others wait for.
+void SenderCore::fire_all(device::Lane lane, std::uint64_t first, std::uint64_t last) {
+  fail_if_stopped(lane);
+  for (std::uint64_t epoch = first; epoch <= last;) {
+    const std::uint64_t end = await_credits(lane, epoch, last);
+    report_failure(lane);
+    if (!base::trace::on()) [[likely]] {
+      enqueue_all(lane, epoch, end);
+    } else {
+      device::trace_slice(lane, "put", traced, end, (end - epoch + 1) * slot_bytes, base::trace::Arrow::begins,
+                          [this, lane, epoch, end] { enqueue_all(lane, epoch, end); });
+    }
+    epoch = end + 1;
+  }
+}
+
+std::uint64_t SenderCore::await_credits(device::Lane lane, std::uint64_t epoch, std::uint64_t last) {
+  await_connected(lane, epoch);
+  const std::uint64_t depth = peer_depth_.load(std::memory_order_relaxed);
+  if (last > credit_seen_ + depth) {
+    const std::uint64_t value = word_.word->value.load(std::memory_order_acquire);
+    if (value < base::kPoison) credit_seen_ = value;
+  }
+  if (epoch > credit_seen_ + depth) look_for_credit(lane, epoch);
+  return failed() ? last : std::clamp(credit_seen_ + depth, epoch, last);
+}
+
 void SenderCore::look_for_credit(device::Lane lane, std::uint64_t epoch) {
   const std::uint64_t depth = peer_depth_.load(std::memory_order_relaxed);
   const device::Wait credit{word_.word, epoch - depth, word_.parking, epoch, "wait for credit"};
@@ -137,14 +187,17 @@ bool SenderCore::credited() {
   return is;
 }
 
-void SenderCore::await_source(device::Lane lane, std::uint64_t epoch) {
+void SenderCore::await_sources(device::Lane lane, std::uint64_t first, std::uint64_t last) {
   fail_if_stopped(lane);
-  const std::uint64_t last = epoch - depth();
+  const std::uint64_t sent = last - depth();
   base::Progress* const visible = lane.gpu == nullptr ? nullptr : visible_.load();
-  if (visible != nullptr) acquired_.store(last, std::memory_order_relaxed);
-  const device::Wait free{visible == nullptr ? &done : &visible->word, last, &done_parking, epoch, "wait for source"};
+  if (visible != nullptr) acquired_.store(sent, std::memory_order_relaxed);
+  const device::Wait free{visible == nullptr ? &done : &visible->word, sent, &done_parking, last, "wait for source"};
   device::wait(lane, free, *this, helper_);
-  if (lane.gpu == nullptr) races_.taken_back(slots.index(epoch));
+  if constexpr (base::races::kOn) {
+    for (std::uint64_t epoch = first; lane.gpu == nullptr && epoch <= last; ++epoch)
+      races_.taken_back(slots.index(epoch));
+  }
   if (lane.gpu != nullptr) gpu_use()->mark(lane);
   report_failure(lane);
 }
@@ -210,6 +263,23 @@ void Sender::put(Stream stream, std::size_t offset, std::size_t bytes) {
     return core.put(stream, {offset, bytes});
   const Use use(core, stream, {Use::kPut, __builtin_return_address(0)});
   core.put(stream, {offset, bytes});
+}
+Batch Sender::acquire(Stream stream, std::size_t count) {
+  const base::races::Called here;
+  auto& core = sender(not_empty(end_));
+  if (core.bound_to(stream)) [[likely]]
+    return core.acquire(stream, count);
+  const Use use(core, stream, {Use::kAcquire, __builtin_return_address(0)});
+  core.order_acquire(stream, count);
+  return core.acquire(stream, count);
+}
+void Sender::put(Stream stream, std::size_t count) {
+  const base::races::Called here;
+  auto& core = sender(not_empty(end_));
+  if (core.bound_to(stream)) [[likely]]
+    return core.put_all(stream, count);
+  const Use use(core, stream, {Use::kPut, __builtin_return_address(0)});
+  core.put_all(stream, count);
 }
 DeviceSender Sender::on_device(Stream stream) {
   const Use use(usable_here(end_), {"on_device", __builtin_return_address(0)});

@@ -116,18 +116,29 @@ Landed land_around(const Slots& target, const Signal& signal, Landing::Way way, 
 }
 
 void BouncePut::move(device::Lane lane, std::uint64_t epoch, Range part) {
+  if (bring(lane, epoch, part)) raise_signal(lane, signal_, epoch);
+}
+
+void BouncePut::move_all(device::Lane lane, std::uint64_t first, std::uint64_t last) {
+  for (std::uint64_t epoch = first; epoch <= last; ++epoch) {
+    if (!bring(lane, epoch, {0, source_.slot_bytes})) return;
+  }
+  raise_signal(lane, signal_, last);
+}
+
+bool BouncePut::bring(device::Lane lane, std::uint64_t epoch, Range part) {
   const bool by_kernel = kernel_.pid != 0 && lane.gpu == nullptr && source_.memory.driver == nullptr;
   const bool in_target = part.bytes > bounce_max_ && by_kernel;
   std::byte* at = target_.at(epoch);
   if (in_target) {
     const std::byte* const from = source_.at(epoch) + part.offset;
     if (!kernel_.copy(process_vm_writev, from, target_.index(epoch) * slot_bytes_ + part.offset, part.bytes, watch_))
-      return;
+      return false;
   } else if (!copy_(lane, watch_, at + sizeof(BounceHeader), source_.at(epoch) + part.offset, part.bytes)) {
-    return;
+    return false;
   }
   write_header(lane, at, header_of(part, in_target));
-  raise_signal(lane, signal_, epoch);
+  return true;
 }
 
 std::string BouncePut::describe() const {

@@ -29,6 +29,9 @@ class BouncePut final : public StreamPut {
 
  private:
   void move(device::Lane lane, std::uint64_t epoch, Range part) override;
+  void move_all(device::Lane lane, std::uint64_t first, std::uint64_t last) override;
+  /// All of `move` but the signal. False: it was refused, which has failed the watch.
+  bool bring(device::Lane lane, std::uint64_t epoch, Range part);
 
   std::size_t slot_bytes_;
   CrossMemory kernel_;
