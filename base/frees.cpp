@@ -30,9 +30,9 @@ namespace {
 
 std::atomic<Freed> g_freed{nullptr};
 
-void tell_of_free(const void* begin, std::size_t bytes, const void* from) noexcept {
+void tell_of_free(const void* begin, std::size_t bytes, Place place) noexcept {
   const auto* const first = static_cast<const std::byte*>(begin);
-  if (begin != nullptr && bytes > 0) g_freed.load(std::memory_order_acquire)(first, first + bytes, from);
+  if (begin != nullptr && bytes > 0) g_freed.load(std::memory_order_acquire)(first, first + bytes, place);
 }
 
 /// Functions that take a block of the heap first, and what the program calls in their place.
@@ -56,15 +56,8 @@ std::array<void*, kImports> g_real{};  // written before any of ours is called
 template <Import Which, class Result, class... More>
 Result in_place_of(void* block, More... more) {
   const std::size_t bytes = block == nullptr ? 0 : ::malloc_usable_size(block);
-  const auto real = reinterpret_cast<Result (*)(void*, More...)>(g_real[Which]);
-  if constexpr (Which == kRealloc) {
-    void* const moved = real(block, more...);
-    if (moved != nullptr && moved != block) tell_of_free(block, bytes, __builtin_return_address(0));
-    return moved;
-  } else {
-    tell_of_free(block, bytes, __builtin_return_address(0));
-    return real(block, more...);
-  }
+  tell_of_free(block, bytes, __builtin_return_address(0));
+  return reinterpret_cast<Result (*)(void*, More...)>(g_real[Which])(block, more...);
 }
 
 int in_place_of_munmap(void* begin, std::size_t bytes) {
@@ -103,21 +96,11 @@ const std::array<Hook, kImports>& hooks() {
   return all;
 }
 
-Dl_info module_with(void* function) noexcept {
+/// True for a function of a shared library: a program's own allocator may give blocks that the C library does not know.
+bool is_of_library(void* function) noexcept {
   Dl_info module{};
-  if (::dladdr(function, &module) == 0) return {};
-  return module;
-}
-
-/// True if it frees blocks that malloc_usable_size knows. Others are those of an allocator of the program.
-bool frees_known_blocks(Import which, void* function) noexcept {
-  if (which == kUnmap) return true;
-  const Dl_info module = module_with(function);
-  if (module.dli_fbase == module_with(address_of(&::malloc_usable_size)).dli_fbase) return true;
-  if (which == kFree || which == kRealloc || module.dli_fname == nullptr) return false;
-  const std::string_view path(module.dli_fname);
-  const std::string_view name = path.substr(path.rfind('/') + 1);
-  return name.starts_with("libstdc++.so") || name.starts_with("libc++");
+  return ::dladdr(function, &module) != 0 && module.dli_fname != nullptr &&
+         std::string_view(module.dli_fname).find(".so") != std::string_view::npos;
 }
 
 /// What the loader has of one module.
@@ -165,21 +148,14 @@ bool is_import(std::uint32_t type) noexcept {
          type == R_AARCH64_GLOB_DAT;
 }
 
-/// True if the import is of another function than is called in its place: the module was loaded with symbols of its
-/// own. Before its first call an import is an address in the module itself.
-bool is_bound_elsewhere(const Module& module, void* now, void* real) noexcept {
-  const auto* const base = module_with(now).dli_fbase;
-  return now != real && base != reinterpret_cast<const void*>(module.base) && base != module_with(real).dli_fbase;
-}
-
-/// The loader makes the pages of most tables read-only: whole pages, as many as the segment fills.
+/// The loader makes the pages of most tables read-only.
 void write_import(const Module& module, std::uintptr_t address, void* function) noexcept {
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   void* const start = reinterpret_cast<void*>(address & ~(page - 1));
   const bool sealed = std::ranges::any_of(module.segments, [&](const ElfW(Phdr) & segment) {
     const std::uintptr_t begin = (module.base + segment.p_vaddr) & ~(page - 1);
-    const std::uintptr_t end = (module.base + segment.p_vaddr + segment.p_memsz) & ~(page - 1);
-    return segment.p_type == PT_GNU_RELRO && address >= begin && address < end;
+    return segment.p_type == PT_GNU_RELRO && address >= begin &&
+           address < module.base + segment.p_vaddr + segment.p_memsz;
   });
   if (sealed && ::mprotect(start, page, PROT_READ | PROT_WRITE) != 0) return;
   std::atomic_ref(*reinterpret_cast<void**>(address)).store(function);

@@ -2,32 +2,15 @@
 // Places in the program, for messages.
 #pragma once
 
-#include <array>
-#include <compare>
-#include <cstddef>
 #include <string>
 
 namespace sluice::base {
 
-/// A call: its return address, and those of its callers. Calls from headers of this library, of the C++ library and of
-/// Kokkos stand for the first caller elsewhere.
-class Place {
- public:
-  /// An unknown place.
-  Place() noexcept = default;
-  /// The call that returns to `address`, which is on the stack of the calling thread. Takes some microseconds, and
-  /// allocates nothing.
-  explicit Place(const void* address) noexcept;
-  auto operator<=>(const Place&) const = default;
-
- private:
-  friend std::string place_text(const Place& place);
-  static constexpr std::size_t kMost = 12;
-  std::array<const void*, kMost> calls_{};  // the innermost first; null behind the last
-};
+/// A return address: the place of a call. Null: unknown.
+using Place = const void*;
 
 /// "halo.cpp:41" if the program has debug information and `addr2line` is in the PATH; else "program+0x1234", which
-/// addr2line, or a debugger, takes. The first text of a place takes as long as a few starts of addr2line.
-std::string place_text(const Place& place);
+/// addr2line, or a debugger, takes. The first text of a place takes as long as a start of addr2line.
+std::string place_text(Place place);
 
 }  // namespace sluice::base

@@ -76,7 +76,7 @@ Batch ReceiverCore::wait(Stream stream, std::size_t count) {
   if (count > 0) {
     issue(
         stream, [this, first, last](device::Lane lane) { land_all(lane, first, last); },
-        [&] { wait_refused(stream, count); });
+        [&] { waits_refused(stream, count); });
   }
   if (stream.kind() != Stream::Kind::host || count == 0) check();
   return batch(first, count, stream.kind(), checked());
@@ -249,7 +249,7 @@ void ReceiverCore::release(Stream stream, std::size_t count) {
       [&] { release_refused(stream); });
 }
 
-void ReceiverCore::wait_refused(Stream stream, std::uint64_t count) noexcept {
+void ReceiverCore::waits_refused(Stream stream, std::uint64_t count) noexcept {
   given_waits_ = epoch() - refused_waits_ - waited_by_host_;
   if (!gpu_use()->raise_behind(stream, waited_.word, given_waits_)) refused_waits_ += count;
 }

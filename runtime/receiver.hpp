@@ -55,7 +55,8 @@ class ReceiverCore final : public runtime::ChannelEnd {
   void land_all(device::Lane lane, std::uint64_t first, std::uint64_t last);
   void give_back_all(device::Lane lane, std::uint64_t first, std::uint64_t last);
   // After the driver refused part of the last wait, or release: it completes once the stream has done the rest.
-  void wait_refused(Stream stream, std::uint64_t count = 1) noexcept;
+  void wait_refused(Stream stream) noexcept { waits_refused(stream, 1); }
+  void waits_refused(Stream stream, std::uint64_t count) noexcept;
   void release_refused(Stream stream) noexcept { firing_refused(stream, released()); }
 
   bool passed() const noexcept override;
