@@ -69,52 +69,6 @@ void ReceiverCore::land(device::Lane lane, std::uint64_t epoch) {
                       [this, lane, epoch] { await_and_take(lane, epoch); });
 }
 
-Batch ReceiverCore::wait(Stream stream, std::size_t count) {
-  check_count(count);
-  const std::uint64_t last = count == 0 ? epoch() : begin(count);
-  const std::uint64_t first = last - count + 1;
-  if (count > 0) {
-    issue(
-        stream, [this, first, last](device::Lane lane) { land_all(lane, first, last); },
-        [&] { waits_refused(stream, count); });
-  }
-  if (stream.kind() != Stream::Kind::host || count == 0) check();
-  return batch(first, count, stream.kind(), checked());
-}
-
-void ReceiverCore::land_all(device::Lane lane, std::uint64_t first, std::uint64_t last) {
-  fail_if_stopped(lane);
-  await_connected(lane, first);
-  if (!base::trace::on()) [[likely]]
-    return await_and_take_all(lane, first, last);
-  device::trace_slice(lane, "wait", traced, last, (last - first + 1) * slot_bytes, base::trace::Arrow::ends,
-                      [this, lane, first, last] { await_and_take_all(lane, first, last); });
-}
-
-/// Epochs that have landed are counted before those behind them: the peer may close before it puts these.
-void ReceiverCore::await_and_take_all(device::Lane lane, std::uint64_t first, std::uint64_t last) {
-  for (std::uint64_t epoch = first; epoch <= last;) {
-    if (lane.gpu != nullptr) {
-      await_and_take(lane, epoch++);
-      continue;
-    }
-    if (epoch > signal_seen_) await_signal(lane, epoch);
-    const std::uint64_t end = failed() ? last : std::clamp(signal_seen_, epoch, last);
-    for (std::uint64_t next = epoch; !lands_in_target() && next <= end; ++next) take(next);
-    if constexpr (base::races::kOn) {
-      for (std::uint64_t next = epoch; next <= end; ++next) tell_of_arrival(next);
-    }
-    report_failure(lane);
-    count_waits(end - epoch + 1);  // the last of them may end this end
-    epoch = end + 1;
-  }
-}
-
-void ReceiverCore::count_waits(std::uint64_t count) noexcept {
-  std::atomic<std::uint64_t>& waited = waited_.word.value;
-  waited.store(waited.load(std::memory_order_relaxed) + count, std::memory_order_release);
-}
-
 void ReceiverCore::await_and_take(device::Lane lane, std::uint64_t epoch) {
   if (lane.gpu != nullptr && visible_ != nullptr) {
     request_copies(epoch);
@@ -213,21 +167,13 @@ void ReceiverCore::take(std::uint64_t epoch) {
   if (!failed() && !lands_in_target()) landing_->take({}, *this, epoch);
 }
 
-std::uint64_t ReceiverCore::begin_release(std::uint64_t count) {
-  const std::uint64_t epoch = releases_.by_host() + count;
-  if (epoch > this->epoch()) refuse_release(count);
+std::uint64_t ReceiverCore::begin_release() {
+  const std::uint64_t epoch = releases_.by_host() + 1;
+  if (epoch > this->epoch())
+    misuse(epoch,
+           "release without a wait: all of the " + std::to_string(epoch - 1) + " epochs waited for are released");
   releases_.enqueue(epoch);
   return epoch;
-}
-
-void ReceiverCore::refuse_release(std::uint64_t count) const {
-  const std::uint64_t released = releases_.by_host();
-  const std::uint64_t left = epoch() - released;
-  if (left == 0)
-    misuse(released + 1,
-           "release without a wait: all of the " + std::to_string(released) + " epochs waited for are released");
-  misuse(released + left + 1, "release of " + std::to_string(count) + " epochs: of the " + std::to_string(epoch()) +
-                                  " waited for, " + std::to_string(left) + " are not released");
 }
 
 void ReceiverCore::release(Stream stream) {
@@ -236,17 +182,6 @@ void ReceiverCore::release(Stream stream) {
   announce(epoch, {});
   issue(
       stream, [this, epoch](device::Lane lane) { give_back(lane, epoch); }, [&] { release_refused(stream); });
-}
-
-void ReceiverCore::release(Stream stream, std::size_t count) {
-  check();
-  if (count == 0) return;
-  const std::uint64_t last = begin_release(count);
-  const std::uint64_t first = last - count + 1;
-  announce_all(first, last);
-  issue(
-      stream, [this, first, last](device::Lane lane) { give_back_all(lane, first, last); },
-      [&] { release_refused(stream); });
 }
 
 void ReceiverCore::waits_refused(Stream stream, std::uint64_t count) noexcept {
@@ -262,16 +197,6 @@ void ReceiverCore::give_back(device::Lane lane, std::uint64_t epoch) {
     return enqueue(lane, epoch, {});
   device::trace_slice(lane, "release", traced, epoch, 0, base::trace::Arrow::none,
                       [this, lane, epoch] { enqueue(lane, epoch, {}); });
-}
-
-void ReceiverCore::give_back_all(device::Lane lane, std::uint64_t first, std::uint64_t last) {
-  fail_if_stopped(lane);
-  await_connected(lane, first);
-  report_failure(lane, false);
-  if (!base::trace::on()) [[likely]]
-    return enqueue_all(lane, first, last);
-  device::trace_slice(lane, "release", traced, last, 0, base::trace::Arrow::none,
-                      [this, lane, first, last] { enqueue_all(lane, first, last); });
 }
 
 std::uint64_t ReceiverCore::complete(base::Limit& limit) {
@@ -290,37 +215,6 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   if (!await_by_host(next, timeout)) return std::nullopt;
   take_by_host(next, next);
   return checked_slot(slot(next, Stream::Kind::host), next);
-}
-
-Batch ReceiverCore::wait_some(Timeout timeout) {
-  check_free();
-  check();
-  const std::uint64_t first = epoch() + 1;
-  std::uint64_t last = last_here();
-  if (last < first) {
-    if (!await_by_host(first, timeout)) return batch(first, 0, Stream::Kind::host, false);
-    last = last_here();
-  } else if (warning_.epoch == first) {
-    warning_.note.end();
-  }
-  if (last >= base::kPoison) check();
-  last = std::min(last, epoch() + depth());
-  take_by_host(first, last);
-  return batch(first, last - first + 1, Stream::Kind::host, checked());
-}
-
-std::uint64_t ReceiverCore::last_landed() const noexcept {
-  std::uint64_t last = word_.word->value.load(std::memory_order_acquire);
-  if (!connected()) return 0;
-  for (const auto& word : more_words_) last = std::min(last, word.word->value.load(std::memory_order_acquire));
-  return last;
-}
-
-std::uint64_t ReceiverCore::last_here() {
-  const std::uint64_t landed = last_landed();
-  if (visible_ == nullptr) return landed;
-  if (landed < base::kPoison && landed > requested_.load()) request_copies(landed);
-  return visible_.load()->word.value.load(std::memory_order_acquire);
 }
 
 bool ReceiverCore::await_by_host(std::uint64_t next, Timeout timeout) {
@@ -452,32 +346,6 @@ void Receiver::release(Stream stream) {
 DeviceReceiver Receiver::on_device(Stream stream) {
   const Use use(usable_here(end_), {"on_device", __builtin_return_address(0)});
   return receiver(*end_).on_device(stream);
-}
-Batch Receiver::wait(Stream stream, std::size_t count) {
-  const base::races::Called here;
-  auto& core = receiver(not_empty(end_));
-  if (core.bound_to(stream)) [[likely]]
-    return core.wait(stream, count);
-  const Use use(core, stream, {Use::kWait, __builtin_return_address(0)});
-  return core.wait(stream, count);
-}
-void Receiver::release(Stream stream, std::size_t count) {
-  const base::races::Called here;
-  auto& core = receiver(not_empty(end_));
-  if (core.bound_to(stream)) [[likely]]
-    return core.release(stream, count);
-  const Use use(core, stream, {Use::kRelease, __builtin_return_address(0)});
-  core.release(stream, count);
-}
-Batch Receiver::test_some() {
-  const base::races::Called here;
-  const Use use(usable_here(end_), {"test_some", __builtin_return_address(0)});
-  return receiver(*end_).wait_some(Timeout::zero());
-}
-Batch Receiver::wait_some(Timeout timeout) {
-  const base::races::Called here;
-  const Use use(usable_here(end_), {"wait_some", __builtin_return_address(0)});
-  return receiver(*end_).wait_some(timeout);
 }
 std::size_t Receiver::bytes(std::uint64_t epoch) const { return receiver(usable_here(end_)).bytes(epoch); }
 std::size_t Receiver::bytes() const { return receiver(usable_here(end_)).bytes(); }

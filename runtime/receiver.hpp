@@ -44,8 +44,8 @@ class ReceiverCore final : public runtime::ChannelEnd {
   /// From now on kernels wait and release. With the registry's mutex.
   void let_kernels_drive(const kernel::In& in);
 
-  /// Takes the numbers of the next releases. Returns the last. @throws Error{Code::misuse} without a wait for it
-  std::uint64_t begin_release(std::uint64_t count = 1);
+  /// Takes the number of the next release. @throws Error{Code::misuse} without a wait
+  std::uint64_t begin_release();
   std::uint64_t released() const noexcept { return releases_.last(); }
 
   // On the lane.
@@ -89,7 +89,8 @@ class ReceiverCore final : public runtime::ChannelEnd {
   bool all_copied() const noexcept {
     return copied_ == nullptr || base::reached(copied_.load()->word, started_.load());
   }
-  [[noreturn, gnu::cold]] void refuse_release(std::uint64_t count) const;
+  /// Takes the numbers of the next releases, and returns the last. @throws Error{Code::misuse} without so many waits
+  std::uint64_t begin_releases(std::uint64_t count);
   void await_signal(device::Lane lane, std::uint64_t epoch);
   bool lands_in_target() const noexcept { return landing_->way() == backends::Landing::Way::direct; }
   void take(std::uint64_t epoch);

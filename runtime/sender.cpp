@@ -2,8 +2,6 @@
 // The life of a put begins here: see `SenderCore::put`.
 #include <sluice/channel.hpp>
 
-#include <algorithm>
-
 #include "runtime/handles.hpp"
 #include "runtime/sender.hpp"
 
@@ -57,15 +55,6 @@ Slice SenderCore::acquire(Stream stream) {
   const std::uint64_t next = epoch() + 1;
   if (next > depth()) acquire_on(stream, next, next);
   return slot(next, stream.kind());
-}
-
-Batch SenderCore::acquire(Stream stream, std::size_t count) {
-  check_count(count);
-  check_next(count);
-  const std::uint64_t first = epoch() + 1;
-  const std::uint64_t last = epoch() + count;
-  if (last > depth() && count > 0) acquire_on(stream, first, last);
-  return batch(first, count, stream.kind(), false);
 }
 
 void SenderCore::order_acquire(Stream stream, std::size_t count) {
@@ -124,45 +113,6 @@ void SenderCore::put(Stream stream, backends::Range part) {
   issue(
       stream, [this, epoch, part](device::Lane lane) { fire(lane, epoch, part); }, [&] { put_refused(stream); });
   if (stream.kind() != Stream::Kind::host) check();
-}
-
-void SenderCore::put_all(Stream stream, std::size_t count) {
-  check_count(count);
-  if (count == 0) return check();
-  const std::uint64_t last = begin(count);
-  const std::uint64_t first = last - count + 1;
-  announce_all(first, last);
-  issue(
-      stream, [this, first, last](device::Lane lane) { fire_all(lane, first, last); }, [&] { put_refused(stream); });
-  if (stream.kind() != Stream::Kind::host) check();
-}
-
-/// Puts that have their credit do not wait for those behind them: the receiver may wait for them first, and may close
-/// before it releases what the others wait for.
-void SenderCore::fire_all(device::Lane lane, std::uint64_t first, std::uint64_t last) {
-  fail_if_stopped(lane);
-  for (std::uint64_t epoch = first; epoch <= last;) {
-    const std::uint64_t end = await_credits(lane, epoch, last);
-    report_failure(lane);
-    if (!base::trace::on()) [[likely]] {
-      enqueue_all(lane, epoch, end);
-    } else {
-      device::trace_slice(lane, "put", traced, end, (end - epoch + 1) * slot_bytes, base::trace::Arrow::begins,
-                          [this, lane, epoch, end] { enqueue_all(lane, epoch, end); });
-    }
-    epoch = end + 1;
-  }
-}
-
-std::uint64_t SenderCore::await_credits(device::Lane lane, std::uint64_t epoch, std::uint64_t last) {
-  await_connected(lane, epoch);
-  const std::uint64_t depth = peer_depth_.load(std::memory_order_relaxed);
-  if (last > credit_seen_ + depth) {
-    const std::uint64_t value = word_.word->value.load(std::memory_order_acquire);
-    if (value < base::kPoison) credit_seen_ = value;
-  }
-  if (epoch > credit_seen_ + depth) look_for_credit(lane, epoch);
-  return failed() ? last : std::clamp(credit_seen_ + depth, epoch, last);
 }
 
 void SenderCore::look_for_credit(device::Lane lane, std::uint64_t epoch) {
@@ -263,23 +213,6 @@ void Sender::put(Stream stream, std::size_t offset, std::size_t bytes) {
     return core.put(stream, {offset, bytes});
   const Use use(core, stream, {Use::kPut, __builtin_return_address(0)});
   core.put(stream, {offset, bytes});
-}
-Batch Sender::acquire(Stream stream, std::size_t count) {
-  const base::races::Called here;
-  auto& core = sender(not_empty(end_));
-  if (core.bound_to(stream)) [[likely]]
-    return core.acquire(stream, count);
-  const Use use(core, stream, {Use::kAcquire, __builtin_return_address(0)});
-  core.order_acquire(stream, count);
-  return core.acquire(stream, count);
-}
-void Sender::put(Stream stream, std::size_t count) {
-  const base::races::Called here;
-  auto& core = sender(not_empty(end_));
-  if (core.bound_to(stream)) [[likely]]
-    return core.put_all(stream, count);
-  const Use use(core, stream, {Use::kPut, __builtin_return_address(0)});
-  core.put_all(stream, count);
 }
 DeviceSender Sender::on_device(Stream stream) {
   const Use use(usable_here(end_), {"on_device", __builtin_return_address(0)});
