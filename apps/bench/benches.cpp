@@ -54,6 +54,11 @@ void check_gpu(const Bench& bench, const Options& options) {
   refuse_if(gpus_for(*options.stream).empty(), "there is no GPU here that this build can use");
 }
 
+void check_batch(const Bench& bench, const Options& options) {
+  if (options.batch && bench.run != run_rate) throw apps::UsageError("--batch is for rate");
+  if (options.batch && options.depth == 1) throw apps::UsageError("--batch needs slots for several messages: --depth");
+}
+
 // Benches without rivals measure channels of one slot in allocated memory, and do not read the payload.
 void check_settings(const Bench& bench, const Options& options) {
   if (bench.rivals != nullptr) return;
@@ -150,6 +155,7 @@ const Bench& choose(Options& options, int ranks) {
   check_gpu(bench, options);
   check_settings(bench, options);
   if (bench.run == run_packing) check_packing(options);
+  check_batch(bench, options);
   check_columns(bench, options);
   check_against(bench, options);
   apps::check_writable(options.json);

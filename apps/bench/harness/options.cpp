@@ -76,6 +76,7 @@ void add_how_much(CLI::App& app, Options& options) {
       ->transform(count);
   app.add_option("--busy", options.busy, "threads that compute, for progress; default: as many as cores")
       ->transform(count);
+  app.add_flag("--batch", options.batch, "for rate: a second row, by the verbs of several epochs");
   app.add_flag("--pin", options.pin, "pin rank r to core r mod the number of cores");
 }
 

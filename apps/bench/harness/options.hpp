@@ -38,6 +38,7 @@ struct Options {
   int busy = 0;        ///< the threads of the bench `progress` that compute; 0: as many as cores
   bool touch = false;  ///< the target reads the payload
   bool pin = false;
+  bool batch = false;  ///< of the bench `rate`: also by the verbs of several epochs
   std::vector<std::string> against;  ///< rivals by name; {"all"}: all that can run; {"none"}
   std::string json, csv, trace;      ///< files to write; empty: none
   CsvColumns columns = CsvColumns::sluice;
