@@ -222,6 +222,28 @@ TEST_P(Checks, data_of_a_released_slot_in_program_order) {
   });
 }
 
+/// Each slot of a batch has its own epoch: of two, the first is released.
+TEST_P(Checks, data_of_a_released_slot_of_a_batch) {
+  Case two_slots = GetParam();
+  two_slots.depth = 2;
+  run_peers(with_untold(checked_peers(two_slots)), [two_slots](Context& context) {
+    ChannelEnd end(context, two_slots);
+    if (end.first) {
+      end.sender.put({}, end.sender.acquire({}, 2).size());
+    } else {
+      const Batch slots = end.receiver.wait({}, 2);
+      EXPECT_EQ(slots[1].data(), slots[0].data() - two_slots.bytes);
+      end.receiver.release({}, 1);
+      EXPECT_NE(slots[1].data(), nullptr);
+      EXPECT_NO_THROW(context.check());
+      EXPECT_NE(slots[0].data(), nullptr);
+      const auto error = expect_code(Code::misuse, [&] { static_cast<void>(end.receiver.test_some()); });
+      expect_says(error, R"(data\(\) of the slot of epoch 1)" + at("") + ", after its " + at("release"));
+    }
+    board().meet(context);
+  });
+}
+
 TEST_P(Checks, data_of_a_released_slot_on_a_stream) {
   run_peers(with_untold(checked_peers(GetParam())), [](Context& context) {
     ChannelEnd end(context, on_host(GetParam()));
