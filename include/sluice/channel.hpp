@@ -217,7 +217,8 @@ class SLUICE_EXPORT Receiver : public ChannelHandle {
   // Several epochs in one call, however they were put.
 
   /// Enqueues a wait for the next `count` epochs, and returns their slots. Later work on the stream sees every byte of
-  /// all of them. `count`: 0 to the number of slots of this end.
+  /// all of them. `count`: 0 to the number of slots of this end. Slots of earlier epochs that are not released are not
+  /// free: a wait for more than the others never ends.
   /// @throws Error{Code::bad_argument} for a larger `count`; {Code::closed} if one of these epochs will never be put:
   ///   then none is waited for; else as `wait`.
   Batch wait(Stream stream, std::size_t count);
