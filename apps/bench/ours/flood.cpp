@@ -112,7 +112,7 @@ class Flood : public Contender {
 Ours make_flood(const Workload& workload) { return described(std::make_unique<Flood>(workload, 1)); }
 
 Ours make_batch_flood(const Workload& workload) {
-  return described(std::make_unique<Flood>(workload, std::max(2, workload.depth / 4)));
+  return described(std::make_unique<Flood>(workload, std::max(2, workload.depth / 2)));
 }
 
 }  // namespace bench
