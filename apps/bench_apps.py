@@ -20,6 +20,7 @@ import json
 import os
 import pathlib
 import platform
+import random
 import statistics
 import subprocess
 import tempfile
@@ -39,6 +40,8 @@ RIVALS = {"mpi": "the same program with --comm mpi: MPI_Irecv, MPI_Isend and MPI
 RUN_COLUMNS = ["nodes", "ntasks", "backend", "solver_creation", "solver_time", "system", "size", "memory_type", "send_type", "cycles"]
 COMB_PHASES = {"pre-comm": "pack", "post-send": "put", "wait-recv": "wait", "post-comm": "unpack"}
 COMB_COLUMNS = ["start-up", *COMB_PHASES, "bench-comm"]
+# A step should take MPI at least so many times as long, and more if its communication is a larger part of it than that.
+GOAL, MUCH_COMMUNICATION, GOAL_OF_MUCH = 0.99, 0.15, 1.1
 # Cells along each side of the mesh that is swept, steps and rounds.
 SWEPT = {2: (1024, 400, 9), 3: (96, 400, 9)}
 
@@ -73,15 +76,19 @@ def command_of(program, sides, steps):
     return words + (["--niter", steps, "--nccheck", 0] if program.name == "jacobi" else ["--timesteps", steps])
 
 
+def cores_of(ranks):
+    cores = sorted(os.sched_getaffinity(0))
+    return [cores[rank % len(cores)] for rank in range(ranks)]
+
+
 def result(options, command, comm, ranks):
     """The JSON of one run. All runs are started alike, and every rank has a core of its own."""
-    cores = sorted(os.sched_getaffinity(0))
     line = [options.mpiexec]
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         words = [*command, "--comm", comm, "--no-verify", "--json", file.name, *(["--phases"] if options.phases else [])]
-        for rank in range(ranks):
+        for rank, core in enumerate(cores_of(ranks)):
             line += [":"] if rank > 0 else []
-            line += ["-n", 1, "taskset", "-c", cores[rank % len(cores)], *words]
+            line += ["-n", 1, "taskset", "-c", core, *words]
         subprocess.run([str(word) for word in line], check=True, stdout=subprocess.DEVNULL, timeout=LIMIT_S)
         done = json.loads(pathlib.Path(file.name).read_text())
     options.runs.append(done)
@@ -129,9 +136,35 @@ def in_turns(runs, rounds):
     return results
 
 
-def rival(what, ours, theirs):
+def interval_of_median(values):
+    """The 95 % confidence interval by the bootstrap, as in sluice-bench; None for too few values."""
+    if len(values) < 6:
+        return None
+    draw = random.Random(2000)
+    medians = [statistics.median(draw.choices(values, k=len(values))) for _ in range(2000)]
+    return [percentile(medians, 0.025), percentile(medians, 0.975)]
+
+
+def goal_of(name, times):
+    """The goal of the ratio to MPI where a step without communication was measured too."""
+    if name not in ("mpi", "mpi_persistent") or "none" not in times:
+        return None
+    communication = 1 - statistics.median(times["none"]) / statistics.median(times[name])
+    return GOAL_OF_MUCH if communication > MUCH_COMMUNICATION else GOAL
+
+
+def verdict_of(interval, goal):
+    if interval and interval[0] >= goal:
+        return "holds"
+    return "fails" if interval and interval[1] < goal else "inconclusive"
+
+
+def rival(what, name, times):
     """How many times as long a step takes with this rival."""
-    return {"what": what, "p50": statistics.median(theirs), "ratio": statistics.median(b / a for a, b in zip(ours, theirs))}
+    ratios = [theirs / ours for ours, theirs in zip(times["sluice"], times[name])]
+    interval, goal = interval_of_median(ratios), goal_of(name, times)
+    return {"what": what, "p50": statistics.median(times[name]), "ratio": statistics.median(ratios), "interval": interval, "goal": goal,
+            "verdict": goal and verdict_of(interval, goal)}
 
 
 def row(dims, metric, steps, results, whats, machine):
@@ -141,11 +174,11 @@ def row(dims, metric, steps, results, whats, machine):
     one, ours = results["sluice"][0], times["sluice"]
     return {"schema": 1, "bench": name_of(one["app"], dims), "backend": one["backend"], "stream": one["stream"], "memory": "allocated",
             "touch": True, "fired_by": None, "ranks": one["ranks"], "pairs": None, "launch": "mpi", "bytes": None,
-            "depth": 2, "window": 1, "rails": 1, "settings": None, "metric": metric, "unit": "us",
+            "cores": cores_of(one["ranks"]), "depth": 2, "window": 1, "rails": 1, "settings": None, "metric": metric, "unit": "us",
             "p50": statistics.median(ours), "p10": percentile(ours, 0.1), "p99": percentile(ours, 0.99),
-            "samples": len(ours), "sample": f"mean step of a run of {steps}", "rounds": len(ours), "floor_drift": None,
+            "samples": len(ours), "sample": f"mean step of a run of {steps}", "rounds": len(ours), "floor_drift": None, "drifted_rounds": None,
             **machine,
-            "rivals": {name: rival(what, ours, times[name]) for name, what in whats.items()}}
+            "rivals": {name: rival(what, name, times) for name, what in whats.items()}}
 
 
 def name_of(app, dims):
@@ -154,13 +187,18 @@ def name_of(app, dims):
 
 def print_line(done, mesh):
     times = "".join(f" {done[value]:>12.4f}" for value in ("p50", "p10", "p99"))
-    rivals = "".join(f" {one['p50']:>16.4f} {one['ratio']:>8.4f}" for one in done["rivals"].values())
-    print(f"{done['bench']:12} {done['ranks']:>5} {mesh:>15} {done['rounds']:>7}{times}{rivals}", flush=True)
+    rivals = "".join(f" {one['p50']:>16.4f} {one['ratio']:>8.4f} {interval_text(one['interval']):>13}" for one in done["rivals"].values())
+    verdicts = "".join(f"  {name} {one['goal']}: {one['verdict']}" for name, one in done["rivals"].items() if one["goal"])
+    print(f"{done['bench']:12} {done['ranks']:>5} {mesh:>15} {done['rounds']:>7}{times}{rivals}{verdicts}", flush=True)
+
+
+def interval_text(interval):
+    return "{:.3f}-{:.3f}".format(*interval) if interval else ""
 
 
 def print_header(rivals):
-    words = [word for name in rivals for word in (name, "ratio")]
-    print(("# {:10} {:>5} {:>15} {:>7}" + 3 * " {:>12}" + len(rivals) * " {:>16} {:>8}").format(
+    words = [word for name in rivals for word in (name, "ratio", "interval")]
+    print(("# {:10} {:>5} {:>15} {:>7}" + 3 * " {:>12}" + len(rivals) * " {:>16} {:>8} {:>13}").format(
         "", "ranks", "cells", "rounds", "step (us)", "p10", "p99", *words))
 
 
@@ -208,12 +246,21 @@ def sweep(options, machine):
                 yield done
 
 
-def this_machine(folder):
+def line_time(options, folder):
+    """How long a cache line needs from one core to another: what a short run of sluice-bench says."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        brief = ["latency", "--sizes", "8", "--rounds", "1", "--iters", "1", "--against", "none", "--json", file.name]
+        subprocess.run([options.mpiexec, "-n", "2", folder / "sluice-bench", *brief], check=True, stdout=subprocess.DEVNULL, timeout=LIMIT_S)
+        return json.loads(pathlib.Path(file.name).read_text())[0]["line_ns"]
+
+
+def this_machine(options):
+    folder = options.programs[0].parent
     info = json.loads(subprocess.run([folder / "sluice-info", "--json"], capture_output=True, check=True).stdout)
     models = [line for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {"version": info["version"], "cpu": models[0].split(": ", 1)[-1] if models else "unknown", "gpu": None,
-            "driver": None, "date": now}
+            "driver": None, "date": now, "line_ns": line_time(options, folder)}
 
 
 def main():
@@ -227,7 +274,7 @@ def main():
     parser.add_argument("--brief", action="store_true", help="one round of few steps, without the largest meshes: does it run?")
     options = parser.parse_args()
     options.runs = []
-    machine = this_machine(options.programs[0].parent)
+    machine = this_machine(options)
     rows = list((sweep if options.sweep else compare)(options, machine))
     options.json.write_text(json.dumps(rows, indent=2) + "\n")
     if options.csv:

@@ -3,13 +3,7 @@
 
 #include <system_error>
 
-#include "base/races.hpp"
-
 namespace sluice::backends {
-
-void raise_signal(device::Lane lane, const Signal& signal, std::uint64_t epoch) {
-  device::raise(lane, *signal.word, epoch, *signal.parking);
-}
 
 void StreamCopy::reach_from(device::Driver& driver, device::Reached& reached) {
   reached_ = true;
@@ -73,26 +67,6 @@ std::optional<ByKernel> MappedPut::by_kernel(device::Driver* driver) {
   if (!copy_.by_kernels(driver)) return std::nullopt;
   signal_.parking->silence();
   return ByKernel{target_, signal_.word};
-}
-
-void StreamPut::enqueue(device::Lane lane, std::uint64_t epoch, Range part) {
-  if (!watch_.shut()) move(lane, epoch, part);
-  device::raise(lane, watch_.done, epoch, watch_.done_parking);
-}
-
-void StreamPut::enqueue_all(device::Lane lane, std::uint64_t first, std::uint64_t last) {
-  if (!watch_.shut()) move_all(lane, first, last);
-  device::raise(lane, watch_.done, last, watch_.done_parking);
-}
-
-void MappedPut::move(device::Lane lane, std::uint64_t epoch, Range part) {
-  if (part.bytes != 0) {
-    if (!copy_(lane, watch_, target_.at(epoch) + part.offset, source_.at(epoch) + part.offset, part.bytes)) return;
-    if constexpr (base::races::kOn) {
-      if (lane.gpu == nullptr) base::races::put_wrote(signal_.word);
-    }
-  }
-  raise_signal(lane, signal_, epoch);
 }
 
 /// Slots that are neighbours at both ends are one copy. A GPU's are not: their copies may go through a single slot.

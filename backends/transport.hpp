@@ -116,6 +116,8 @@ class Landing {
   /// After a CPU has seen the signal of `epoch`: in the lane's order moves what landed elsewhere into the target, or
   /// fails the watch.
   virtual void take(device::Lane /*lane*/, device::Watch& /*watch*/, std::uint64_t /*epoch*/) {}
+  /// A thread waits for the signal of `epoch`, and has nothing else to do: does a part of the peer's put, if it can.
+  virtual void help(device::Watch& /*watch*/, std::uint64_t /*epoch*/) noexcept {}
   /// The peer writes no more: closes the key that armed puts may still be fired at. Returns whether it did so now, so
   /// that the peer must be told.
   virtual bool close() { return false; }
@@ -145,6 +147,7 @@ struct ByKernel {
 
 enum class Fired : std::uint8_t { by_stream, by_nic, by_engine };
 
+class MappedPut;
 class RungPut;
 
 /// The sending side of one direction, made ready once and fired many times. A credit is a put of no bytes.
@@ -155,6 +158,8 @@ class Put {
   const Fired fired_by;
   /// This put, if a bell fires it; else null.
   RungPut* const by_bell;
+  /// This put, if a stream copies into mapped memory; else null.
+  MappedPut* const by_stores;
   /// For a landing that was undecided: why its target cannot be reached here; empty: it is. Nothing: it was not.
   const std::optional<std::string> obstacle;
 
@@ -184,8 +189,9 @@ class Put {
   virtual std::string describe() const = 0;
 
  protected:
-  explicit Put(Fired by, RungPut* same = nullptr, std::optional<std::string> why = std::nullopt)
-      : fired_by(by), by_bell(same), obstacle(std::move(why)) {}
+  explicit Put(Fired by, RungPut* rung = nullptr, std::optional<std::string> why = std::nullopt,
+               MappedPut* stored = nullptr)
+      : fired_by(by), by_bell(rung), by_stores(stored), obstacle(std::move(why)) {}
 };
 
 /// A request to memory that a peer offers. An atomic moves one word of 8 bytes, whose old value goes to `local`.

@@ -146,7 +146,7 @@ constexpr Variable kTable[] = {
     {"SLUICE_RANGES", "auto", "word", set<&Env::ranges, profiler>,
      "the profiler that is told of puts, waits and the like: nvtx, NVIDIA's; roctx, AMD's; none; or auto, the one "
      "that the program runs under"},
-    {"SLUICE_BOUNCE_MAX", "2k", "size", set<&Env::bounce_max, size>,
+    {"SLUICE_BOUNCE_MAX", "16k", "size", set<&Env::bounce_max, size>,
      "the largest part that goes through a bounce buffer when the target cannot be mapped"},
     {"SLUICE_NONTEMPORAL_MIN", "8m", "size", set<&Env::nontemporal_min, size>,
      "the smallest copy that bypasses the cache"},

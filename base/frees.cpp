@@ -7,6 +7,7 @@
 #include <elf.h>
 #include <link.h>
 #include <malloc.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -16,9 +17,11 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
+#include <mutex>
 #include <new>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "base/races.hpp"
 
@@ -30,9 +33,9 @@ namespace {
 
 std::atomic<Freed> g_freed{nullptr};
 
-void tell_of_free(const void* begin, std::size_t bytes, Place place) noexcept {
+void tell_of_free(const void* begin, std::size_t bytes, const void* from) noexcept {
   const auto* const first = static_cast<const std::byte*>(begin);
-  if (begin != nullptr && bytes > 0) g_freed.load(std::memory_order_acquire)(first, first + bytes, place);
+  if (begin != nullptr && bytes > 0) g_freed.load(std::memory_order_acquire)(first, first + bytes, from);
 }
 
 /// Functions that take a block of the heap first, and what the program calls in their place.
@@ -56,8 +59,15 @@ std::array<void*, kImports> g_real{};  // written before any of ours is called
 template <Import Which, class Result, class... More>
 Result in_place_of(void* block, More... more) {
   const std::size_t bytes = block == nullptr ? 0 : ::malloc_usable_size(block);
-  tell_of_free(block, bytes, __builtin_return_address(0));
-  return reinterpret_cast<Result (*)(void*, More...)>(g_real[Which])(block, more...);
+  const auto real = reinterpret_cast<Result (*)(void*, More...)>(g_real[Which]);
+  if constexpr (Which == kRealloc) {
+    void* const moved = real(block, more...);
+    if (moved != nullptr && moved != block) tell_of_free(block, bytes, __builtin_return_address(0));
+    return moved;
+  } else {
+    tell_of_free(block, bytes, __builtin_return_address(0));
+    return real(block, more...);
+  }
 }
 
 int in_place_of_munmap(void* begin, std::size_t bytes) {
@@ -96,11 +106,23 @@ const std::array<Hook, kImports>& hooks() {
   return all;
 }
 
-/// True for a function of a shared library: a program's own allocator may give blocks that the C library does not know.
-bool is_of_library(void* function) noexcept {
+Dl_info module_with(const void* address) noexcept {
   Dl_info module{};
-  return ::dladdr(function, &module) != 0 && module.dli_fname != nullptr &&
-         std::string_view(module.dli_fname).find(".so") != std::string_view::npos;
+  return ::dladdr(address, &module) == 0 ? Dl_info{} : module;
+}
+
+/// True for a function of a library that frees blocks which malloc_usable_size knows. Others are those of an allocator
+/// of the program. In the program itself an address may be that of a call through the table.
+bool frees_known_blocks(std::size_t which, void* function) noexcept {
+  const Dl_info module = module_with(function);
+  const Dl_info program = module_with(reinterpret_cast<const void*>(::getauxval(AT_ENTRY)));
+  if (module.dli_fname == nullptr || module.dli_fbase == program.dli_fbase) return false;
+  const Dl_info allocator = module_with(::dlsym(RTLD_DEFAULT, "malloc_usable_size"));
+  if (which == kUnmap || module.dli_fbase == allocator.dli_fbase) return true;
+  if (which == kFree || which == kRealloc) return false;
+  const std::string_view path(module.dli_fname);
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  return name.starts_with("libstdc++.so") || name.starts_with("libc++");
 }
 
 /// What the loader has of one module.
@@ -148,21 +170,36 @@ bool is_import(std::uint32_t type) noexcept {
          type == R_AARCH64_GLOB_DAT;
 }
 
-/// The loader makes the pages of most tables read-only.
+/// The loader makes the pages of most tables read-only: whole pages, as many as the segment fills.
 void write_import(const Module& module, std::uintptr_t address, void* function) noexcept {
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   void* const start = reinterpret_cast<void*>(address & ~(page - 1));
   const bool sealed = std::ranges::any_of(module.segments, [&](const ElfW(Phdr) & segment) {
     const std::uintptr_t begin = (module.base + segment.p_vaddr) & ~(page - 1);
-    return segment.p_type == PT_GNU_RELRO && address >= begin &&
-           address < module.base + segment.p_vaddr + segment.p_memsz;
+    const std::uintptr_t end = (module.base + segment.p_vaddr + segment.p_memsz) & ~(page - 1);
+    return segment.p_type == PT_GNU_RELRO && address >= begin && address < end;
   });
   if (sealed && ::mprotect(start, page, PROT_READ | PROT_WRITE) != 0) return;
   std::atomic_ref(*reinterpret_cast<void**>(address)).store(function);
   if (sealed) ::mprotect(start, page, PROT_READ);
 }
 
-int hook_module(dl_phdr_info* info, std::size_t, void*) {
+/// Leaves an import alone that is of another function: the module was loaded with symbols of its own, or another tool
+/// has written the table. Before its first call an import is an address in the module itself.
+void hook_import(const Module& module, std::uintptr_t address, std::size_t which) noexcept {
+  void* const now = std::atomic_ref(*reinterpret_cast<void**>(address)).load();
+  const bool unbound = module_with(now).dli_fbase == module_with(reinterpret_cast<const void*>(address)).dli_fbase;
+  if (now == g_real[which] || unbound) write_import(module, address, hooks()[which].ours);
+}
+
+/// Modules that had been loaded when the tables were written. Guarded by the loader's lock, in which `hook_module` is
+/// called.
+unsigned long long g_loaded = 0;
+
+/// `first`: no module was looked at in this walk. Ends the walk if there are no new ones.
+int hook_module(dl_phdr_info* info, std::size_t, void* first) {
+  if (std::exchange(*static_cast<bool*>(first), false) && std::exchange(g_loaded, info->dlpi_adds) == info->dlpi_adds)
+    return 1;
   if (std::string_view(info->dlpi_name).starts_with("linux-vdso")) return 0;
   const Module module = module_of(*info);
   for (const auto& relocations : module.relocations) {
@@ -170,8 +207,7 @@ int hook_module(dl_phdr_info* info, std::size_t, void*) {
       if (!is_import(static_cast<std::uint32_t>(relocation.r_info))) continue;
       const std::string_view name(module.names + module.symbols[relocation.r_info >> 32U].st_name);
       for (std::size_t i = 0; i < kImports; ++i) {
-        if (g_real[i] != nullptr && name == hooks()[i].name)
-          write_import(module, module.base + relocation.r_offset, hooks()[i].ours);
+        if (g_real[i] != nullptr && name == hooks()[i].name) hook_import(module, module.base + relocation.r_offset, i);
       }
     }
   }
@@ -181,13 +217,17 @@ int hook_module(dl_phdr_info* info, std::size_t, void*) {
 }  // namespace
 
 void watch_frees(Freed freed) {
-  Freed none = nullptr;
-  if (!g_freed.compare_exchange_strong(none, freed) || &asan_region_is_poisoned != nullptr || races::kOn) return;
-  for (std::size_t i = 0; i < kImports; ++i) {
-    void* const real = ::dlsym(RTLD_DEFAULT, hooks()[i].name);
-    if (real != nullptr && is_of_library(real)) g_real[i] = real;
-  }
-  ::dl_iterate_phdr(hook_module, nullptr);
+  if (&asan_region_is_poisoned != nullptr || races::kOn) return;
+  static std::once_flag once;
+  std::call_once(once, [freed] {
+    g_freed = freed;
+    for (std::size_t i = 0; i < kImports; ++i) {
+      void* const real = ::dlsym(RTLD_DEFAULT, hooks()[i].name);
+      if (real != nullptr && frees_known_blocks(i, real)) g_real[i] = real;
+    }
+  });
+  bool first = true;
+  ::dl_iterate_phdr(hook_module, &first);
 }
 
 bool known_as_freed(const std::byte* begin, std::size_t bytes) noexcept {

@@ -4,17 +4,16 @@
 
 #include <cstddef>
 
-#include "base/places.hpp"
-
 namespace sluice::base {
 
-/// Called in the freeing thread, before the memory is freed. It may be called inside of any lock of the program's.
-using Freed = void (*)(const std::byte* begin, const std::byte* end, Place place) noexcept;
+/// Called in the freeing thread: before the memory is freed, or after a `realloc` that has moved it. It may be called
+/// inside of any lock of the program's. `from`: the return address of the call that frees.
+using Freed = void (*)(const std::byte* begin, const std::byte* end, const void* from) noexcept;
 
-/// From now on `freed` is called for each call of `free`, `realloc`, `delete` and `munmap` that the modules which are
-/// loaded now make by their tables of imported functions (the GOT). Not found: calls of modules
-/// that are loaded later, inside of the C library, of programs that are linked statically, and of programs that bring
-/// their own allocator, as those with a sanitizer do. Only the first call in a process does anything.
+/// From now on `freed` is called for calls of `free`, `realloc`, `delete` and `munmap` from modules already loaded, by
+/// their tables of imported functions (the GOT). A later call finds modules that were loaded since; its `freed` is
+/// ignored. Not found: calls inside of the C library, of programs that are linked statically, and of allocators whose
+/// blocks malloc_usable_size does not know. With a sanitizer it does nothing.
 void watch_frees(Freed freed);
 
 /// True if AddressSanitizer knows that some of these bytes are freed. False without it.

@@ -8,7 +8,9 @@
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <unwind.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -18,8 +20,10 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/fd.hpp"
 #include "base/fork.hpp"
@@ -89,30 +93,81 @@ std::string output_of(std::array<const char*, 6> command) {
   return text;
 }
 
-/// "halo.cpp:41"; empty: addr2line is not there, or knows no line.
-std::string line_of(const InFile& where) {
-  const std::string address = hexadecimal_address(where.address);
-  std::string line = output_of({"addr2line", "-s", "-e", where.file.c_str(), address.c_str(), nullptr});
-  line = line.substr(0, line.find_first_of(" \n"));  // " (discriminator 2)" may follow
-  const bool known = !line.empty() && line.front() != '?' && !line.ends_with(":?") && !line.ends_with(":0");
-  return known ? line : std::string();
+/// True for code that no user has written.
+bool is_of_a_header(std::string_view path) noexcept {
+  constexpr std::array kHeaders{"include/sluice/", "/include/c++/", "/Kokkos_", "/usr/include/", "/usr/lib/"};
+  return std::ranges::any_of(kHeaders, [&](std::string_view part) { return path.find(part) != path.npos; });
+}
+bool is_of_the_system(std::string_view module) noexcept {
+  return module.starts_with("/usr/lib") || module.starts_with("/lib");
 }
 
-std::string new_text(std::uintptr_t address) {
-  const InFile where = in_file(address - 1);  // inside the call: what is returned to may be of the next line
-  if (where.file.empty()) return hexadecimal_address(address);
-  if (std::string line = line_of(where); !line.empty()) return line;
-  return where.file.substr(where.file.rfind('/') + 1) + "+" + hexadecimal_address(where.address);
+std::string_view name_of(std::string_view path) noexcept { return path.substr(path.rfind('/') + 1); }
+
+/// The lines of a call, the innermost of inlined functions first, that are known: "src/halo.cpp:41".
+std::vector<std::string> lines_of(const InFile& where) {
+  const std::string address = hexadecimal_address(where.address);
+  const std::string text = output_of({"addr2line", "-i", "-e", where.file.c_str(), address.c_str(), nullptr});
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != text.npos; begin = end + 1) {
+    std::string line = text.substr(begin, end - begin);
+    line = line.substr(0, line.find(" ("));  // a discriminator may follow
+    if (!line.starts_with('?') && !line.ends_with(":?") && !line.ends_with(":0")) lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+/// Empty: the call is by a header, or by a library of the system. `known` is set to its line if it was empty.
+std::string text_of_call(const InFile& where, std::string& known) {
+  if (where.file.empty() || is_of_the_system(where.file)) return {};
+  for (const std::string& line : lines_of(where)) {
+    if (!is_of_a_header(line)) return std::string(name_of(line));
+    if (known.empty()) known = name_of(line);
+  }
+  return known.empty() ? std::string(name_of(where.file)) + "+" + hexadecimal_address(where.address) : std::string();
+}
+
+std::string new_text(const Place& place) {
+  std::string known;
+  InFile first;
+  for (const void* const call : place.calls()) {
+    if (call == nullptr) break;
+    const InFile where = in_file(reinterpret_cast<std::uintptr_t>(call) - 1);  // what follows may be of the next line
+    if (std::string text = text_of_call(where, known); !text.empty()) return text;
+    if (first.address == 0) first = where;
+  }
+  if (!known.empty()) return known;
+  return std::string(name_of(first.file)) + (first.file.empty() ? "" : "+") + hexadecimal_address(first.address);
+}
+
+/// What a walk over the stack looks for, and where it writes.
+struct Walk {
+  const void* address;
+  std::span<const void*> calls;
+  std::size_t count = 0;
+};
+
+_Unwind_Reason_Code note_frame(_Unwind_Context* frame, void* argument) {
+  Walk& walk = *static_cast<Walk*>(argument);
+  const auto* const at = reinterpret_cast<const void*>(_Unwind_GetIP(frame));
+  if (walk.count > 0 || at == walk.address) walk.calls[walk.count++] = at;
+  return walk.count == walk.calls.size() ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
 
 }  // namespace
 
-std::string place_text(Place place) {
+Place::Place(const void* address) noexcept {
+  Walk walk{address, calls_};
+  ::_Unwind_Backtrace(note_frame, &walk);
+  if (walk.count == 0) calls_[0] = address;
+}
+
+std::string place_text(const Place& place) {
   static OnePerProcess<Guarded<std::map<Place, std::string>>> known;
-  if (place == nullptr) return "an unknown place";
+  if (place == Place()) return "an unknown place";
   const std::lock_guard lock(known->mutex);
   auto& text = known->value[place];
-  if (text.empty()) text = new_text(reinterpret_cast<std::uintptr_t>(place));
+  if (text.empty()) text = new_text(place);
   return text;
 }
 

@@ -2,33 +2,12 @@
 #include "device/copy.hpp"
 
 #include <algorithm>
-#include <cstdint>
+#include <cstring>
 
 #include "device/memory.hpp"
 #include "device/reach.hpp"
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 namespace sluice::device {
-
-#if defined(__x86_64__)
-/// 64 bytes at a time. Ends with a store fence: such stores are not ordered before a later signal otherwise.
-void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
-  const std::size_t head = std::min(bytes, (64 - reinterpret_cast<std::uintptr_t>(to) % 64) % 64);
-  std::memcpy(to, from, head);
-  to += head, from += head, bytes -= head;
-  for (; bytes >= 64; to += 64, from += 64, bytes -= 64) {
-    for (int i = 0; i < 64; i += 16) {
-      _mm_stream_si128(reinterpret_cast<__m128i*>(to + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
-    }
-  }
-  std::memcpy(to, from, bytes);
-  _mm_sfence();
-}
-#else
-void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) noexcept { std::memcpy(to, from, bytes); }
-#endif
 
 namespace {
 

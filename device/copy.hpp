@@ -1,40 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copy of a put. Inline, because one of a few bytes takes less than a call.
+// The copy of a put, in the order of a lane.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
-#include <cstring>
-#include <limits>
 
+#include "base/copy.hpp"
 #include "device/gpu.hpp"
 
 namespace sluice::device {
-
-/// Copies of at least this many bytes bypass the cache.
-inline std::atomic<std::size_t> nontemporal_min{std::numeric_limits<std::size_t>::max()};
 
 /// On a GPU's stream, a kernel does copies of at most this many bytes, and writes their words too. The setting of the
 /// process.
 inline std::atomic<std::size_t> kernel_put_max{0};
 
-/// Completes before it returns: no reader sees a later store before the copy.
-void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
-
 /// Copies now, by the driver: one side is a GPU's memory. Returns false if the driver refused, which has failed the
 /// watch.
 bool copy_now(Watch& watch, Driver& gpus, std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 
-/// Copies in the lane's order, choosing the way by size. Not for overlapping memory. `kernel_max`: on a GPU's stream,
+/// Copies in the lane's order. Not for overlapping memory. `kernel_max`: on a GPU's stream,
 /// by a kernel up to this size.
 inline void copy(Lane lane, std::byte* to, const std::byte* from, std::size_t bytes, std::size_t kernel_max = 0) {
   if (lane.gpu != nullptr) {
     const bool by_kernel = bytes != 0 && bytes <= kernel_max;
     return by_kernel ? lane.gpu->copy_by_kernel(to, from, bytes) : lane.gpu->copy(to, from, bytes);
   }
-  if (bytes >= nontemporal_min.load(std::memory_order_relaxed)) [[unlikely]]
-    return copy_past_cache(to, from, bytes);
-  std::memcpy(to, from, bytes);
+  base::copy_bytes(to, from, bytes);
 }
 
 /// Copies in the lane's order. `gpus`: driver of the side that is a GPU's memory, if any. Returns false if the driver

@@ -12,15 +12,19 @@ namespace {
 
 using base::Clock;
 
+bool is_over(const Wait& wait, Watch& watch) noexcept {
+  if (base::reached(*wait.word, wait.at_least) || watch.failed()) return true;
+  watch.assist(wait.epoch);
+  return false;
+}
+
 /// Sleeps until the word is reached or `watch` has failed; the stream's destructor can end the sleep.
 void sleep_until(Lane lane, const Wait& wait, Clock::time_point deadline, Watch& watch) {
   if (lane.host != nullptr) {
     lane.host->parked_at(wait.parking);
     watch.sleeps(lane.host);
   }
-  const auto ready = [&] {
-    return base::reached(*wait.word, wait.at_least) || watch.failed() || (lane.host != nullptr && lane.host->ending());
-  };
+  const auto ready = [&] { return is_over(wait, watch) || (lane.host != nullptr && lane.host->ending()); };
   base::wait_until(*wait.parking, ready, deadline);
   if (lane.host != nullptr) {
     lane.host->parked_at(nullptr);
@@ -57,7 +61,7 @@ void wait_slowly(Lane lane, const Wait& wait, Watch& watch, Helper* helper) noex
   if (wait.what != nullptr) slice.emplace(wait.what, watch.traced, wait.epoch);
   base::Lasted lasted;
   const Timeout limit = lane.host != nullptr ? lane.host->timeout() : kForever;
-  const auto over = [&] { return base::reached(*wait.word, wait.at_least) || watch.failed(); };
+  const auto over = [&] { return is_over(wait, watch); };
   if (helper != nullptr && help_until(*helper, over, Clock::time_point::max())) return;
   base::WaitNote note(lasted.last_look(), lane.host == nullptr ? "program order" : lane.host->name().c_str());
   for (;;) {

@@ -91,6 +91,9 @@ class Watch {
   virtual base::Clock::duration waited(const Wait& wait, base::Clock::duration so_far, Timeout limit,
                                        base::WaitNote& note) noexcept = 0;
 
+  /// A thread waits for `epoch` of this end, and may do a part of the work that it waits for.
+  virtual void assist(std::uint64_t /*epoch*/) noexcept {}
+
   /// Count of this end's completed puts: the source may be overwritten, and the signal is raised (or never will be).
   base::Word& done = progress_.word;
   base::Parking& done_parking = progress_.parking;

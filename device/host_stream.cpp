@@ -196,7 +196,8 @@ std::uint64_t HostStream::Impl::append_inside(Work& work, Whose whose) {
       return position;
     }
   }
-  late_.push_back({position, whose, std::move(work)});
+  late_.push_back({position, whose, {}, std::move(work)});
+  late_.back().item.enqueued();
   late_before_.store(late_.front().before, std::memory_order_relaxed);
   return position;
 }
@@ -239,7 +240,10 @@ bool HostStream::Impl::run_next(Whose most) noexcept {
 bool HostStream::Impl::run_late(Whose most) noexcept {
   Late& next = late_.front();
   if (next.whose > most) return false;
-  run(next.work, next.whose);
+  {
+    const base::races::Item::Running here(next.item);
+    run(next.work, next.whose);
+  }
   late_.pop_front();
   late_before_.store(late_.empty() ? kNever : late_.front().before, std::memory_order_relaxed);
   return true;

@@ -104,6 +104,7 @@ struct HostStream::Impl {
   struct Late {
     std::uint64_t before;
     Whose whose;
+    [[no_unique_address]] base::races::Item item;
     Work work;
   };
   static constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();

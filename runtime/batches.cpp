@@ -53,11 +53,8 @@ void SenderCore::fire_all(device::Lane lane, std::uint64_t first, std::uint64_t 
 std::uint64_t SenderCore::await_credits(device::Lane lane, std::uint64_t epoch, std::uint64_t last) {
   await_connected(lane, epoch);
   const std::uint64_t depth = peer_depth_.load(std::memory_order_relaxed);
-  if (last > credit_seen_ + depth) {
-    const std::uint64_t value = word_.word->value.load(std::memory_order_acquire);
-    if (value < base::kPoison) credit_seen_ = value;
-  }
-  if (epoch > credit_seen_ + depth) look_for_credit(lane, epoch);
+  const bool all = last <= credit_seen_ + depth || look_for_credit(last - depth);
+  if (!all && epoch > credit_seen_ + depth) await_credit_slowly(lane, epoch);
   return failed() ? last : std::clamp(credit_seen_ + depth, epoch, last);
 }
 
@@ -92,7 +89,7 @@ void ReceiverCore::await_and_take_all(device::Lane lane, std::uint64_t first, st
       await_and_take(lane, epoch++);
       continue;
     }
-    if (epoch > signal_seen_) await_signal(lane, epoch);
+    if (epoch > signal_seen_ && !look_for_signal(epoch)) await_signal(lane, epoch);
     const std::uint64_t end = failed() ? last : std::clamp(signal_seen_, epoch, last);
     for (std::uint64_t next = epoch; !lands_in_target() && next <= end; ++next) take(next);
     if constexpr (base::races::kOn) {
@@ -102,11 +99,6 @@ void ReceiverCore::await_and_take_all(device::Lane lane, std::uint64_t first, st
     count_waits(end - epoch + 1);  // the last of them may end this end
     epoch = end + 1;
   }
-}
-
-void ReceiverCore::count_waits(std::uint64_t count) noexcept {
-  std::atomic<std::uint64_t>& waited = waited_.word.value;
-  waited.store(waited.load(std::memory_order_relaxed) + count, std::memory_order_release);
 }
 
 std::uint64_t ReceiverCore::begin_releases(std::uint64_t count) {
@@ -158,15 +150,8 @@ Batch ReceiverCore::wait_some(Timeout timeout) {
   return batch(first, last - first + 1, Stream::Kind::host, checked());
 }
 
-std::uint64_t ReceiverCore::last_landed() const noexcept {
-  std::uint64_t last = word_.word->value.load(std::memory_order_acquire);
-  if (!connected()) return 0;
-  for (const auto& word : more_words_) last = std::min(last, word.word->value.load(std::memory_order_acquire));
-  return last;
-}
-
 std::uint64_t ReceiverCore::last_here() {
-  const std::uint64_t landed = last_landed();
+  const std::uint64_t landed = connected() ? last_landed() : 0;
   if (visible_ == nullptr) return landed;
   if (landed < base::kPoison && landed > requested_.load()) request_copies(landed);
   return visible_.load()->word.value.load(std::memory_order_acquire);
@@ -178,6 +163,7 @@ namespace sluice {
 
 using detail::not_empty;
 using detail::usable_here;
+using runtime::Verb;
 using Use = runtime::ChannelEnd::Use;
 
 namespace {
@@ -196,7 +182,7 @@ Batch Sender::acquire(Stream stream, std::size_t count) {
   auto& core = sender_of(end_);
   if (core.bound_to(stream)) [[likely]]
     return core.acquire(stream, count);
-  const Use use(core, stream, {Use::kAcquire, __builtin_return_address(0)});
+  const Use use(core, stream, Verb::acquire, __builtin_return_address(0));
   core.order_acquire(stream, count);
   return core.acquire(stream, count);
 }
@@ -205,7 +191,7 @@ void Sender::put(Stream stream, std::size_t count) {
   auto& core = sender_of(end_);
   if (core.bound_to(stream)) [[likely]]
     return core.put_all(stream, count);
-  const Use use(core, stream, {Use::kPut, __builtin_return_address(0)});
+  const Use use(core, stream, Verb::put, __builtin_return_address(0));
   core.put_all(stream, count);
 }
 Batch Receiver::wait(Stream stream, std::size_t count) {
@@ -213,7 +199,7 @@ Batch Receiver::wait(Stream stream, std::size_t count) {
   auto& core = receiver_of(end_);
   if (core.bound_to(stream)) [[likely]]
     return core.wait(stream, count);
-  const Use use(core, stream, {Use::kWait, __builtin_return_address(0)});
+  const Use use(core, stream, Verb::wait, __builtin_return_address(0));
   return core.wait(stream, count);
 }
 void Receiver::release(Stream stream, std::size_t count) {
@@ -221,17 +207,17 @@ void Receiver::release(Stream stream, std::size_t count) {
   auto& core = receiver_of(end_);
   if (core.bound_to(stream)) [[likely]]
     return core.release(stream, count);
-  const Use use(core, stream, {Use::kRelease, __builtin_return_address(0)});
+  const Use use(core, stream, Verb::release, __builtin_return_address(0));
   core.release(stream, count);
 }
 Batch Receiver::test_some() {
   const base::races::Called here;
-  const Use use(usable_here(end_), {"test_some", __builtin_return_address(0)});
+  const Use use(usable_here(end_), Verb::test_some, __builtin_return_address(0));
   return receiver_of(end_).wait_some(Timeout::zero());
 }
 Batch Receiver::wait_some(Timeout timeout) {
   const base::races::Called here;
-  const Use use(usable_here(end_), {"wait_some", __builtin_return_address(0)});
+  const Use use(usable_here(end_), Verb::wait_some, __builtin_return_address(0));
   return receiver_of(end_).wait_some(timeout);
 }
 

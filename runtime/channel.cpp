@@ -101,6 +101,7 @@ void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
   }
   if (put_ == nullptr) shut_end();
   rung_ = put_ == nullptr ? nullptr : put_->by_bell;
+  mapped_ = put_ == nullptr ? nullptr : put_->by_stores;
   if (lengths() != nullptr) lengths()->watch(services_->engine);
   if (rung_ != nullptr) {
     if (sends()) {
@@ -226,7 +227,7 @@ void ChannelEnd::refuse_count(std::size_t count) const {
 void ChannelEnd::enqueue_all(device::Lane lane, std::uint64_t first, std::uint64_t last) {
   if (!connected() || put_ == nullptr) return device::raise(lane, done, last, done_parking);
   if (rung_ != nullptr && rung_->most_enqueued() != backends::RungPut::kUnlimited) {
-    for (std::uint64_t epoch = first; epoch <= last; ++epoch) enqueue(lane, epoch, whole());
+    for (std::uint64_t epoch = first; epoch <= last; ++epoch) enqueue_otherwise(lane, epoch, whole());
     return;
   }
   if constexpr (base::races::kOn) {
@@ -290,7 +291,7 @@ void ChannelEnd::close(std::optional<Timeout> timeout) {
 }
 
 bool ChannelEnd::close_within(base::Limit& limit) {
-  if (checked()) look_at_memory();
+  if (checked()) memory_is_gone(nullptr);
   if (!await_counts(&Epochs::kernels_have_begun, limit)) return false;
   bound_ = kClosed;
   epochs_.close_for_kernels();
@@ -329,8 +330,7 @@ bool ChannelHandle::connected() const {
 }
 void ChannelHandle::wait_connected(std::optional<Timeout> timeout) { usable_here(end_).wait_connected(timeout); }
 void ChannelHandle::close(std::optional<Timeout> timeout) {
-  const runtime::ChannelEnd::Use use(usable_here(end_),
-                                     {runtime::ChannelEnd::Use::kClose, __builtin_return_address(0)});
+  const runtime::ChannelEnd::Use use(usable_here(end_), runtime::Verb::close, __builtin_return_address(0));
   end_->close(timeout);
 }
 Rank ChannelHandle::peer() const noexcept { return end_ == nullptr ? -1 : end_->opening.peer; }

@@ -10,7 +10,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -66,38 +65,33 @@ class ChannelEnd : public EndInfo,
   /// A call of the program on an end, which the checks see; without them nothing.
   class Use {
    public:
-    static constexpr std::string_view kAcquire = "acquire";
-    static constexpr std::string_view kPut = "put";
-    static constexpr std::string_view kWait = "wait";
-    static constexpr std::string_view kRelease = "release";
-    static constexpr std::string_view kClose = "close";
-
-    /// For calls other than verbs. @throws Error{Code::misuse} if another thread uses the end, or its memory is freed
-    Use(ChannelEnd& end, const Call& call) : end_(end.checked() ? &end : nullptr), call_(call) {
-      if (end_ != nullptr) end_->begin_use(call_);
+    /// For calls other than verbs. `from`: the return address of the public function.
+    /// @throws Error{Code::misuse} if another thread uses the end, or its memory is freed
+    Use(ChannelEnd& end, Verb verb, const void* from) : end_(end.checked() ? &end : nullptr), verb_(verb) {
+      if (end_ != nullptr) end_->begin_use(verb, from);
     }
     /// For verbs that are not `bound_to` the stream: binds.
-    [[gnu::cold]] Use(ChannelEnd& end, Stream stream, const Call& call);
+    [[gnu::cold]] Use(ChannelEnd& end, Stream stream, Verb verb, const void* from);
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
     ~Use() {
-      if (end_ != nullptr) end_->end_use(call_, runs_later_);
+      if (end_ != nullptr) end_->end_use(verb_, runs_later_);
     }
 
    private:
     ChannelEnd* end_;
-    Call call_;
+    Verb verb_;
     bool runs_later_ = false;  // what the call enqueues
   };
   /// Called before the end is opened. @throws Error{Code::misuse} if its slots overlap those of another receiver
-  void begin_checks(base::Place opened);
+  void begin_checks(const void* from);
   bool checked() const noexcept { return checks_ != nullptr; }
   /// A verb has come to its turn on this stream before it may run.
-  void runs_too_early(device::Lane lane, const std::string& why) noexcept;
-  /// Fails the end if memory of its slots was freed.
-  void look_at_memory() noexcept;
-  /// Somebody uses the slot of the last epoch that is `marked` modulo the number of marks.
-  void slot_used(std::uint64_t marked, base::Place place) noexcept;
+  void runs_too_early(device::Lane lane, const RunOrder::TooEarly& what) noexcept;
+  /// Fails the end, and returns true, if memory of its slots was freed. `found_by`: null: the closing.
+  bool memory_is_gone(const Call* found_by) noexcept;
+  /// `data` is called, from `from`, of the slot of the last epoch that is `marked` modulo the number of marks.
+  void slot_used(std::uint64_t marked, const void* from) noexcept;
   Checks& checks() noexcept { return *checks_; }
 
   // For the registry, with its mutex: opening.
@@ -273,8 +267,14 @@ class ChannelEnd : public EndInfo,
     if (connected_word_.value.load(std::memory_order_acquire) == 0) await_connected_slowly(lane, epoch);
   }
   /// Fires the put or the credit of `epoch`, once connected. Without a peer it completes at once.
-  void enqueue(device::Lane lane, std::uint64_t epoch, backends::Range part) {
-    if (connected() && put_ != nullptr) [[likely]] {
+  [[gnu::always_inline]] void enqueue(device::Lane lane, std::uint64_t epoch, backends::Range part) {
+    if (lane.gpu != nullptr || !connected() || mapped_ == nullptr) [[unlikely]]
+      return enqueue_otherwise(lane, epoch, part);
+    tell_of_firing(lane, epoch, part);
+    mapped_->enqueue(lane, epoch, part);
+  }
+  [[gnu::noinline]] void enqueue_otherwise(device::Lane lane, std::uint64_t epoch, backends::Range part) {
+    if (connected() && put_ != nullptr) {
       if (rung_ != nullptr) await_armable(lane, epoch);
       tell_of_firing(lane, epoch, part);
       put_->enqueue(lane, epoch, part);
@@ -356,9 +356,13 @@ class ChannelEnd : public EndInfo,
   /// Like device::in_order. Work that a GPU's driver refuses fails the channel; `refused` then makes sure that nothing
   /// waits for it.
   template <class F, class Refused>
-  void issue(Stream stream, F work, Refused refused) {
+  [[gnu::always_inline]] void issue(Stream stream, F work, Refused refused) {
     if (stream.kind() == Stream::Kind::program_order) [[likely]]
       return work(device::Lane{});
+    issue_later(stream, std::move(work), std::move(refused));
+  }
+  template <class F, class Refused>
+  [[gnu::noinline]] void issue_later(Stream stream, F work, Refused refused) {
     if (stream.kind() == Stream::Kind::host)
       return give_to_host(static_cast<HostStream::Impl*>(stream.handle()), std::move(work));
     try {
@@ -368,22 +372,33 @@ class ChannelEnd : public EndInfo,
       refused();
     }
   }
+  /// Counted in without an order that ThreadSanitizer sees: it would be one behind the last work that has run.
+  std::shared_ptr<ChannelEnd> owner_of_work() {
+    const base::races::NoOrder counting;
+    return shared_from_this();
+  }
   template <class F>
   void give_to_host(HostStream::Impl* host, F work) {
     if (!checked()) [[likely]]
       return device::on_host(host, std::move(work));
     const Call call = checks_->user.current();
-    const std::uint64_t epoch = epoch_of(call);
-    const std::uint64_t number = checks_->order.enqueue(call, epoch, host);
+    const std::uint64_t epoch = epoch_of(call.verb);
+    const std::uint64_t number = checks_->order.enqueue({call, epoch, host->name()});
     // It owns the end, which closing may let go of once the verb has completed.
-    const auto checked = [self = shared_from_this(), call, epoch, number, work](device::Lane lane) {
+    auto checked = [self = owner_of_work(), call, epoch, number, work = std::move(work)](device::Lane lane) {
       const auto verb = [self, call, epoch, work](device::Lane runs_on) mutable {
         self->begin_to_run(runs_on, call, epoch);
         work(runs_on);
       };
-      self->checks_->order.run(number, lane, verb, [&](const std::string& why) { self->runs_too_early(lane, why); });
+      self->checks_->order.run(number, lane, verb,
+                               [&](const RunOrder::TooEarly& what) { self->runs_too_early(lane, what); });
     };
-    device::on_host(host, checked);
+    try {
+      device::on_host(host, std::move(checked));
+    } catch (...) {
+      checks_->order.withdraw(number);
+      throw;
+    }
   }
   /// Blocks the host: a GPU's stream cannot be given more before.
   void await_room(device::Lane lane, std::uint64_t last_done);
@@ -475,6 +490,7 @@ class ChannelEnd : public EndInfo,
 
   std::unique_ptr<backends::Put> put_;
   backends::RungPut* rung_ = nullptr;          // `put_`, if it is one; set before `connected`
+  backends::MappedPut* mapped_ = nullptr;      // the same
   std::atomic<LengthsPut*> lengths_{nullptr};  // the same
   std::unique_ptr<backends::Landing> landing_;
   device::Helper* helper_ = nullptr;          // set before `connected`
@@ -493,10 +509,12 @@ class ChannelEnd : public EndInfo,
   static std::int64_t here_with(Stream stream) noexcept {
     return base::process_if_known() + static_cast<std::int64_t>(stream.kind());
   }
-  void begin_use(const Call& call);
-  void end_use(const Call& call, bool runs_later) noexcept;
+  void begin_use(Verb verb, const void* from);
+  void end_use(Verb verb, bool runs_later) noexcept;
   void begin_to_run(device::Lane lane, const Call& call, std::uint64_t epoch) noexcept;
-  std::uint64_t epoch_of(const Call& call) const noexcept;
+  std::uint64_t epoch_of(Verb verb) const noexcept;
+  /// Fails the end with a mistake of the program's in this epoch.
+  void misused(std::uint64_t epoch, const std::string& what) noexcept;
   void reach_from(device::Driver& driver, int gpu);
   void reach_named_stream();
   [[noreturn, gnu::cold]] void refuse_bound() const;
@@ -533,7 +551,7 @@ class ChannelEnd : public EndInfo,
   bool closed_ = false;
   bool polled_ = false;  // by the engine
 
-  std::shared_ptr<Checks> checks_;  // null without SLUICE_CHECK
+  std::unique_ptr<Checks> checks_;  // null without SLUICE_CHECK
   std::unique_ptr<GpuUse> gpu_owner_;
   std::atomic<GpuUse*> gpu_{nullptr};     // `gpu_owner_`, once the driver was given everything
   const std::uint64_t* fault_ = nullptr;  // raised by kernels

@@ -2,13 +2,15 @@
 #include "runtime/checks.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <chrono>
-#include <string_view>
+#include <new>
 #include <vector>
 
 #include "base/fork.hpp"
 #include "base/frees.hpp"
+#include "base/log.hpp"
 #include "runtime/channel.hpp"
 
 namespace sluice::runtime {
@@ -24,21 +26,31 @@ base::OnePerProcess<EndTable> g_ends;
 /// The lock of the table. What its holder frees is of the library itself.
 class KnownEnds {
  public:
-  KnownEnds() : lock_(g_ends->mutex) { held = true; }
-  KnownEnds(const KnownEnds&) = delete;
-  KnownEnds& operator=(const KnownEnds&) = delete;
-  ~KnownEnds() { held = false; }
+  KnownEnds() : lock_(g_ends->mutex) {}
   std::vector<Watched*>& all() noexcept { return g_ends->ends; }
   static bool held_here() noexcept { return held; }
 
  private:
   static thread_local bool held;
-  const std::lock_guard<std::mutex> lock_;
+  struct Held {
+    Held() noexcept { held = true; }
+    ~Held() { held = false; }
+    Held(const Held&) = delete;
+    Held& operator=(const Held&) = delete;
+  };
+  const Held held_;  // before the lock
+  const HiddenLock lock_;
 };
 thread_local bool KnownEnds::held = false;
 
-void note_free(const std::byte* begin, const std::byte* end, base::Place place) noexcept {
-  if (KnownEnds::held_here()) return;
+bool overlaps_known(const std::byte* begin, const std::byte* end) {
+  KnownEnds ends;
+  return std::ranges::any_of(ends.all(), [&](const Watched* one) { return one->overlaps(begin, end); });
+}
+
+void note_free(const std::byte* begin, const std::byte* end, const void* from) noexcept {
+  if (KnownEnds::held_here() || !overlaps_known(begin, end)) return;
+  const base::Place place(from);  // outside of the lock: it takes one of the loader's, in which modules free memory
   KnownEnds ends;
   for (Watched* const one : ends.all()) {
     if (one->overlaps(begin, end)) one->freed(place);
@@ -61,14 +73,19 @@ std::shared_ptr<ChannelEnd> receiver_of(const std::byte* slot) {
 
 }  // namespace
 
-std::string text_of(const Call& call) { return std::string(call.verb) + " at " + base::place_text(call.place); }
+std::string text_of(const Call& call) {
+  constexpr std::array kNames{"acquire",   "close", "commit",   "credited", "drain",
+                              "on_device", "put",   "release",  "start",    "test",
+                              "test_some", "wait",  "wait_any", "wait_for", "wait_some"};
+  return std::string(kNames.at(static_cast<std::size_t>(call.verb))) + " at " + base::place_text(call.place);
+}
 
 std::optional<Call> OneUser::enter(const Call& call) {
   constexpr auto kMoment = std::chrono::microseconds(200);
   const auto self = std::this_thread::get_id();
   bool stays = false;
   {
-    const std::lock_guard lock(mutex_);
+    const HiddenLock lock(mutex_);
     if (depth_ > 0 && user_ != self) return call_;
     stays = last_ != self || std::has_single_bit(++calls_);
     user_ = last_ = self;
@@ -79,40 +96,72 @@ std::optional<Call> OneUser::enter(const Call& call) {
 }
 
 void OneUser::leave() noexcept {
-  const std::lock_guard lock(mutex_);
+  const HiddenLock lock(mutex_);
   --depth_;
 }
 
 Call OneUser::current() const {
-  const std::lock_guard lock(mutex_);
+  const HiddenLock lock(mutex_);
   return call_;
 }
 
-std::uint64_t RunOrder::enqueue(const Call& call, std::uint64_t epoch, const HostStream::Impl* stream) {
-  const std::lock_guard lock(mutex_);
-  under_way_.push_back({++last_, call, epoch, stream, {}});
+std::string RunOrder::TooEarly::text() const {
+  const auto text = [](const Enqueued& one) {
+    return text_of(one.call) + " (epoch " + std::to_string(one.epoch) + ", on " + one.stream + ")";
+  };
+  return text(verb) + " runs before " + text(needed) + " has, which was enqueued earlier: order the two streams";
+}
+
+std::uint64_t RunOrder::enqueue(Enqueued verb) {
+  const HiddenLock lock(mutex_);
+  under_way_.push_back({{std::move(verb)}, ++last_, false, {}});
   return last_;
 }
 
-bool RunOrder::is_next(std::uint64_t number) {
-  const std::lock_guard lock(mutex_);
-  return under_way_.front().number == number;
+void RunOrder::withdraw(std::uint64_t number) noexcept {
+  const HiddenLock lock(mutex_);
+  under_way_.remove_if([&](const UnderWay& one) { return one.number == number; });
+  ended_.notify_all();
 }
 
-std::string RunOrder::why_not(std::uint64_t number) {
-  const std::lock_guard lock(mutex_);
-  const auto text = [](const Verb& verb) {
-    return text_of(verb.call) + " (epoch " + std::to_string(verb.epoch) + ", on " + verb.stream->name() + ")";
-  };
-  const Verb& oldest = under_way_.front();
-  return text(*std::ranges::find(under_way_, number, &Verb::number)) + " runs before " + text(oldest) +
-         " has, which was enqueued earlier: order the two streams";
+const RunOrder::UnderWay* RunOrder::needed_by(const UnderWay& verb) const noexcept {
+  if (verb.call.verb == Verb::acquire) return nullptr;
+  const Verb begins = verb.call.verb == Verb::release ? Verb::wait : Verb::acquire;
+  const UnderWay* needed = nullptr;
+  for (const UnderWay& one : under_way_) {
+    if (one.number == verb.number) break;
+    if (one.epoch > verb.epoch || (one.call.verb != verb.call.verb && one.call.verb != begins)) continue;
+    if (!one.begun) return &one;
+    needed = &one;
+  }
+  return needed;
+}
+
+std::optional<RunOrder::TooEarly> RunOrder::begin(std::uint64_t number) {
+  constexpr auto kEnding = std::chrono::seconds(10);  // what a loaded machine may take between a word and its end
+  HiddenLock lock(mutex_);
+  UnderWay& verb = *std::ranges::find(under_way_, number, &UnderWay::number);
+  const auto until = base::Clock::now() + kEnding;
+  for (bool in_time = true;;) {
+    const UnderWay* const needed = needed_by(verb);
+    if (needed == nullptr) break;
+    if (!needed->begun || !in_time) {
+      const Enqueued& early = verb;
+      const Enqueued& first = *needed;
+      return TooEarly{early, first};
+    }
+    in_time = lock.wait(ended_, until);
+  }
+  verb.begun = true;
+  return std::nullopt;
 }
 
 bool RunOrder::defer(std::uint64_t number, std::function<void(device::Lane)> work) {
-  const std::lock_guard lock(mutex_);
-  if (under_way_.front().number == number) return false;
-  std::ranges::find(under_way_, number, &Verb::number)->late = std::move(work);
+  const std::lock_guard lock(mutex_);  // ThreadSanitizer sees it: another thread runs the work
+  UnderWay& verb = *std::ranges::find(under_way_, number, &UnderWay::number);
+  verb.begun = needed_by(verb) == nullptr;
+  if (verb.begun) return false;
+  verb.late = std::move(work);
   return true;
 }
 
@@ -120,17 +169,23 @@ void RunOrder::end(std::uint64_t number, device::Lane lane) {
   for (;;) {
     std::function<void(device::Lane)> next;
     {
-      const std::lock_guard lock(mutex_);
-      under_way_.erase(std::ranges::find(under_way_, number, &Verb::number));
-      if (under_way_.empty() || !under_way_.front().late) return;
-      number = under_way_.front().number;
-      next = std::move(under_way_.front().late);
+      const HiddenLock lock(mutex_);
+      under_way_.erase(std::ranges::find(under_way_, number, &UnderWay::number));
+      ended_.notify_all();
+      const auto late =
+          std::ranges::find_if(under_way_, [&](const UnderWay& one) { return one.late && needed_by(one) == nullptr; });
+      if (late == under_way_.end()) return;
+      number = late->number;
+      late->begun = true;
+      next = std::move(late->late);
+      late->late = nullptr;
     }
+    { const std::lock_guard ordered_behind_its_thread(mutex_); }
     next(lane);
   }
 }
 
-Watched::Watched(const EndInfo& info, base::Place opened)
+Watched::Watched(const EndInfo& info, const base::Place& opened)
     : info_(info), opened_(opened), begin_(info.slots.memory.data), bytes_(info.slots.memory.bytes) {}
 
 Watched::~Watched() { end(); }
@@ -139,7 +194,7 @@ void Watched::begin(std::weak_ptr<ChannelEnd> owner) {
   base::watch_frees(note_free);
   owner_ = std::move(owner);
   std::string other;
-  base::Place other_opened = nullptr;
+  base::Place other_opened;
   {
     KnownEnds ends;
     for (const Watched* const one : ends.all()) {
@@ -158,93 +213,110 @@ void Watched::end() noexcept {
   std::erase(ends.all(), this);
 }
 
-void Watched::freed(base::Place place) noexcept {
-  if (!is_freed_.exchange(true)) freed_at_.store(place, std::memory_order_release);
+void Watched::freed(const base::Place& place) noexcept {
+  if (is_freed_) return;
+  freed_at_ = place;
+  is_freed_.store(true, std::memory_order_release);
 }
 
 std::string Watched::look() const {
-  if (is_freed_) return "memory of its slots was freed at " + base::place_text(freed_at_.load());
+  if (is_freed_.load(std::memory_order_acquire))
+    return "memory of its slots was freed at " + base::place_text(freed_at_);
   if (info_.slots.memory.driver != nullptr) return {};
   if (base::known_as_freed(begin_, bytes_)) return "memory of its slots was freed";
   return base::is_mapped(begin_, bytes_) ? std::string() : "memory of its slots was unmapped";
 }
 
 void Releases::add(std::uint64_t last, const Call& call) {
-  const std::lock_guard lock(mutex_);
+  const HiddenLock lock(mutex_);
   while (released_ < last) latest_.emplace_back(++released_, call);
   while (latest_.size() > kKept) latest_.pop_front();
 }
 
 std::optional<Call> Releases::of(std::uint64_t epoch) const {
-  const std::lock_guard lock(mutex_);
+  const HiddenLock lock(mutex_);
   if (epoch > released_) return std::nullopt;
   const auto found = std::ranges::find(latest_, epoch, &std::pair<std::uint64_t, Call>::first);
-  return found == latest_.end() ? Call{"release", nullptr} : found->second;
+  return found == latest_.end() ? Call{Verb::release, {}} : found->second;
 }
 
 Slice checked_slot(Slice slot, std::uint64_t epoch) { return detail::SliceAccess::mark(std::move(slot), epoch); }
 
-void ChannelEnd::begin_checks(base::Place opened) {
-  checks_ = std::make_shared<Checks>(*this, opened);
+void ChannelEnd::begin_checks(const void* from) {
+  checks_ = std::make_unique<Checks>(*this, base::Place(from));
   checks_->watched.begin(weak_from_this());
 }
 
-ChannelEnd::Use::Use(ChannelEnd& end, Stream stream, const Call& call) : Use(end, call) {
+ChannelEnd::Use::Use(ChannelEnd& end, Stream stream, Verb verb, const void* from) : Use(end, verb, from) {
   end.bind_slowly(stream);
   runs_later_ = stream.kind() == Stream::Kind::host;
 }
 
-void ChannelEnd::begin_use(const Call& call) {
+void ChannelEnd::begin_use(Verb verb, const void* from) {
+  const Call call{verb, base::Place(from)};
   if (const auto other = checks_->user.enter(call)) {
     misuse(epoch(), "one channel is used by two threads at once: " + text_of(call) + ", while another thread is in " +
                         text_of(*other));
   }
-  const std::string why = failed() || call.verb == Use::kClose ? std::string() : checks_->watched.look();
-  if (why.empty()) return;
+  checks_->first_epoch = epoch() + 1;
+  if (verb == Verb::close || !memory_is_gone(&call)) return;
   checks_->user.leave();
-  fail(Code::misuse, why + " while the channel, opened at " + base::place_text(checks_->watched.opened()) +
-                         ", is open; found by " + text_of(call));
   check();
 }
 
-void ChannelEnd::end_use(const Call& call, bool runs_later) noexcept {
-  if (call.verb == Use::kRelease && !runs_later) checks_->releases.add(releases_.last(), call);
+void ChannelEnd::end_use(Verb verb, bool runs_later) noexcept {
+  if (verb == Verb::release && !runs_later) checks_->releases.add(releases_.last(), checks_->user.current());
   checks_->user.leave();
 }
 
-std::uint64_t ChannelEnd::epoch_of(const Call& call) const noexcept {
-  if (call.verb == Use::kRelease) return releases_.last();
-  return call.verb == Use::kAcquire ? epoch() + 1 : epoch();
+/// Of several epochs: the last of those that need others, and the first of those that are needed.
+std::uint64_t ChannelEnd::epoch_of(Verb verb) const noexcept {
+  if (verb == Verb::release) return releases_.last();
+  return verb == Verb::put ? epoch() : checks_->first_epoch;
+}
+
+void ChannelEnd::misused(std::uint64_t epoch, const std::string& what) noexcept {
+  if (failed()) return;
+  auto cause = services_->failures.cause_of(Code::misuse, what, opening);
+  record(std::make_shared<device::Failure>(error(Code::misuse, epoch, what), std::move(cause)), what, true);
 }
 
 void ChannelEnd::begin_to_run(device::Lane lane, const Call& call, std::uint64_t epoch) noexcept {
-  if (call.verb == Use::kRelease) checks_->releases.add(epoch, call);
+  if (call.verb == Verb::release) checks_->releases.add(epoch, call);
   const std::string why = failed() ? std::string() : checks_->watched.look();
   if (why.empty()) return;
-  fail(Code::misuse, why + " before it ran: " + text_of(call) + ", epoch " + std::to_string(epoch));
+  misused(epoch, why + " before it ran: " + text_of(call) + ", epoch " + std::to_string(epoch));
   report_failure(lane);
 }
 
-void ChannelEnd::runs_too_early(device::Lane lane, const std::string& why) noexcept {
-  fail(Code::misuse, why);
+void ChannelEnd::runs_too_early(device::Lane lane, const RunOrder::TooEarly& what) noexcept {
+  misused(what.verb.epoch, what.text());
   report_failure(lane);
 }
 
-void ChannelEnd::look_at_memory() noexcept {
-  if (failed()) return;
-  if (const std::string why = checks_->watched.look(); !why.empty())
-    fail(Code::misuse,
-         why + " before the channel, opened at " + base::place_text(checks_->watched.opened()) + ", was closed");
+bool ChannelEnd::memory_is_gone(const Call* found_by) noexcept {
+  if (failed() || closed_here()) return false;
+  const std::string why = checks_->watched.look();
+  if (why.empty()) return false;
+  const std::string channel = "the channel, opened at " + base::place_text(checks_->watched.opened());
+  misused(epoch(), why + (found_by == nullptr ? " before " + channel + ", was closed"
+                                              : " while " + channel + ", is open; found by " + text_of(*found_by)));
+  return true;
 }
 
-void ChannelEnd::slot_used(std::uint64_t marked, base::Place place) noexcept {
+/// A slice that the program has kept may be of the slot that it has now.
+void ChannelEnd::slot_used(std::uint64_t marked, const void* from) noexcept {
   const std::uint64_t last = epoch();
   const std::uint64_t back = (last - marked) % kSlotEpochs;
   if (failed() || back >= last) return;
-  if (const auto release = checks_->releases.of(last - back)) {
-    fail(Code::misuse, "data() of the slot of epoch " + std::to_string(last - back) + " at " + base::place_text(place) +
-                           ", after its " + text_of(*release));
-  }
+  const std::uint64_t used = last - back;
+  const auto release = checks_->releases.of(used);
+  if (!release) return;
+  const std::uint64_t waited = counts().completed;
+  const std::uint64_t latest = waited < used ? used : waited - (waited - used) % depth();
+  if (latest > used && !checks_->releases.of(latest)) return;
+  misused(used, "data() of the slot of epoch " + std::to_string(used) + " at " + base::place_text(base::Place(from)) +
+                    ", after its " + text_of(*release));
 }
 
 }  // namespace sluice::runtime
@@ -267,9 +339,12 @@ std::byte* marked_data(std::byte* data, std::uint64_t epoch) noexcept {
 std::byte* data_of_marked(const std::byte* marked) noexcept {
   const auto bits = reinterpret_cast<std::uintptr_t>(marked);
   auto* const slot = reinterpret_cast<std::byte*>(bits & runtime::kSlotAddress);
-  const base::Place place = __builtin_return_address(0);
-  if (const auto end = runtime::receiver_of(slot))
-    end->slot_used((bits >> runtime::kSlotAddressBits) % runtime::kSlotEpochs, place);
+  try {
+    if (const auto end = runtime::receiver_of(slot))
+      end->slot_used((bits >> runtime::kSlotAddressBits) % runtime::kSlotEpochs, __builtin_return_address(0));
+  } catch (const std::bad_alloc&) {
+    base::log(base::LogLevel::warn, "SLUICE_CHECK: there is no memory to look at a slot");
+  }
   return slot;
 }
 

@@ -142,7 +142,7 @@ struct detail::ContextAccess {
 
   template <class Handle>
   static Handle open(Context::Impl& in, const std::string& scope, Rank peer, Tag tag, Slice memory,
-                     const ChannelOptions& options, base::Place place) {
+                     const ChannelOptions& options, const void* from) {
     constexpr bool sends = std::is_same_v<Handle, Sender>;
     constexpr Role role = sends ? Role::sender : Role::receiver;
     using Core = std::conditional_t<sends, SenderCore, ReceiverCore>;
@@ -150,7 +150,7 @@ struct detail::ContextAccess {
     runtime::Opening opening = checked(in, scope, role, peer, tag, std::move(memory), options);
     const auto make = [&] { return base::make_here<Core>(services, std::move(opening)); };
     auto core = in.with_resources(make, Code::out_of_resources, peer, tag, "opening");
-    if (services->checks) core->begin_checks(place);
+    if (services->checks) core->begin_checks(from);
     services->registry.open(core);
     return ChannelAccess::make<Handle>(std::move(core));
   }

@@ -13,6 +13,7 @@ namespace sluice::detail {
 namespace {
 
 using backends::RungPut;
+using runtime::Verb;
 
 using Bells = std::vector<std::shared_ptr<backends::Doorbell>>;
 
@@ -51,23 +52,29 @@ PlanCore::~PlanCore() {
 }
 
 /// The plan's error names the first of its channels that has something to do with it.
-void PlanCore::begin_use(const runtime::Call& call) {
+void PlanCore::begin_use(Verb verb, const void* from) {
+  const runtime::Call call{verb, base::Place(from)};
   if (const auto other = checks_->user.enter(call)) {
     const std::string what =
         "a plan is used by two threads at once: " + text_of(call) + ", while another thread is in " + text_of(*other);
     if (ends_.empty()) throw misuse(what);
     ends_.front()->misuse(ends_.front()->epoch(), what);
   }
-  for (auto* end : ends_) end->look_at_memory();
+  runtime::ChannelEnd* failed = nullptr;
+  for (auto* end : ends_) {
+    if (end->memory_is_gone(&call) && failed == nullptr) failed = end;
+  }
+  if (failed == nullptr) return;
+  checks_->user.leave();
+  failed->check();
 }
 
 /// Of the first channel: channels may have come to different epochs before the plan.
-std::uint64_t PlanCore::epoch_of(const runtime::Call& call) const noexcept {
-  if (call.verb == Use::kAcquire || call.verb == Use::kStart)
-    return out_.empty() ? counts_.starts : out_.front().first + counts_.starts + (call.verb == Use::kAcquire ? 1 : 0);
-  if (in_.empty()) return counts_.waits;
-  return call.verb == Use::kWait ? in_.front().first_wait + counts_.waits
-                                 : in_.front().first_release + counts_.releases;
+std::uint64_t PlanCore::epoch_of(Verb verb) const noexcept {
+  if (verb == Verb::acquire || verb == Verb::start)
+    return (out_.empty() ? 0 : out_.front().first) + counts_.starts + (verb == Verb::acquire ? 1 : 0);
+  if (verb == Verb::wait) return (in_.empty() ? 0 : in_.front().first_wait) + counts_.waits;
+  return (in_.empty() ? 0 : in_.front().first_release) + counts_.releases;
 }
 
 void PlanCore::check_adding() const {
@@ -296,12 +303,15 @@ void PlanCore::release(Stream stream) {
   if (counts_.releases >= counts_.waits) throw misuse("release without a wait");
   const std::uint64_t release = ++counts_.releases;
   for (auto& in : in_) in.core->announce(in.core->begin_release(), {});
-  const runtime::Call call = checks_ == nullptr ? runtime::Call() : checks_->user.current();
-  const auto work = [this, release, call](device::Lane lane) {
-    if (checks_ != nullptr) note_releases(release, call);
+  const auto work = [this, release](device::Lane lane) {
     device::as_slice(lane, "release all", [=, this] { release_all(lane, release); });
   };
-  issue(stream, work, in_, &ReceiverCore::release_refused);
+  if (checks_ == nullptr) return issue(stream, work, in_, &ReceiverCore::release_refused);
+  const auto noted = [this, release, work, call = checks_->user.current()](device::Lane lane) {
+    note_releases(release, call);
+    work(lane);
+  };
+  issue(stream, noted, in_, &ReceiverCore::release_refused);
 }
 
 void PlanCore::note_releases(std::uint64_t release, const runtime::Call& call) {
@@ -364,6 +374,7 @@ std::string PlanCore::describe() const {
 namespace sluice {
 
 using detail::usable_here;
+using runtime::Verb;
 using PlanUse = detail::PlanCore::Use;
 
 namespace {
@@ -391,27 +402,27 @@ Plan& Plan::add(Receiver& receiver) {
 }
 
 void Plan::commit(Stream stream, std::optional<Timeout> timeout) {
-  const PlanUse use(usable_here(core_), {"commit", __builtin_return_address(0)});
+  const PlanUse use(usable_here(core_), Verb::commit, __builtin_return_address(0));
   core_->commit(stream, timeout);
 }
 void Plan::acquire(Stream stream) {
   const base::races::Called here;
-  const PlanUse use(usable_here(core_), {PlanUse::kAcquire, __builtin_return_address(0)});
+  const PlanUse use(usable_here(core_), Verb::acquire, __builtin_return_address(0));
   core_->acquire(stream);
 }
 void Plan::start(Stream stream) {
   const base::races::Called here;
-  const PlanUse use(usable_here(core_), {PlanUse::kStart, __builtin_return_address(0)});
+  const PlanUse use(usable_here(core_), Verb::start, __builtin_return_address(0));
   core_->start(stream);
 }
 void Plan::wait(Stream stream) {
   const base::races::Called here;
-  const PlanUse use(usable_here(core_), {PlanUse::kWait, __builtin_return_address(0)});
+  const PlanUse use(usable_here(core_), Verb::wait, __builtin_return_address(0));
   core_->wait(stream);
 }
 void Plan::release(Stream stream) {
   const base::races::Called here;
-  const PlanUse use(usable_here(core_), {PlanUse::kRelease, __builtin_return_address(0)});
+  const PlanUse use(usable_here(core_), Verb::release, __builtin_return_address(0));
   core_->release(stream);
 }
 Slice Plan::slot(const Sender& sender) const { return usable_here(core_).slot(core_of<detail::SenderCore>(sender)); }

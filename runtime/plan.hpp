@@ -39,14 +39,9 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
   /// A call of the program, which the checks see; without them nothing.
   class Use {
    public:
-    static constexpr std::string_view kAcquire = "acquire";
-    static constexpr std::string_view kStart = "start";
-    static constexpr std::string_view kWait = "wait";
-    static constexpr std::string_view kRelease = "release";
-
-    /// @throws Error{Code::misuse} if another thread uses the plan
-    Use(PlanCore& plan, const runtime::Call& call) : checks_(plan.checks_.get()) {
-      if (checks_ != nullptr) plan.begin_use(call);
+    /// @throws Error{Code::misuse} if another thread uses the plan, or memory of a channel is freed
+    Use(PlanCore& plan, runtime::Verb verb, const void* from) : checks_(plan.checks_.get()) {
+      if (checks_ != nullptr) plan.begin_use(verb, from);
     }
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
@@ -65,10 +60,10 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
 
  private:
   Error misuse(const std::string& what) const { return {Code::misuse, rank_, -1, 0, 0, what}; }
-  void begin_use(const runtime::Call& call);
+  void begin_use(runtime::Verb verb, const void* from);
   runtime::RunOrder& order_of(const std::vector<PlanOut>&) const noexcept { return checks_->sends; }
   runtime::RunOrder& order_of(const std::vector<PlanIn>&) const noexcept { return checks_->receives; }
-  std::uint64_t epoch_of(const runtime::Call& call) const noexcept;
+  std::uint64_t epoch_of(runtime::Verb verb) const noexcept;
   void check_adding() const;
   void join(runtime::ChannelEnd& end);
   void check_stream(Stream stream);
@@ -103,16 +98,22 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
     const auto* const host = static_cast<const HostStream::Impl*>(stream.handle());
     runtime::RunOrder& order = order_of(rows);
     const runtime::Call call = checks_->user.current();
-    const std::uint64_t number = order.enqueue(call, epoch_of(call), host);
-    device::in_order(stream, [self = shared_from_this(), &order, number, work](device::Lane lane) {
+    const std::uint64_t number = order.enqueue({call, epoch_of(call.verb), host->name()});
+    const auto checked = [self = shared_from_this(), &order, number, work](device::Lane lane) {
       const auto verb = [self, work](device::Lane runs_on) mutable {
         self->fail_if_stopped(runs_on);
         work(runs_on);
       };
-      order.run(number, lane, verb, [&](const std::string& why) {
-        for (auto* end : self->ends_) end->runs_too_early(lane, why);
+      order.run(number, lane, verb, [&](const runtime::RunOrder::TooEarly& what) {
+        for (auto* end : self->ends_) end->runs_too_early(lane, what);
       });
-    });
+    };
+    try {
+      device::in_order(stream, checked);
+    } catch (...) {
+      order.withdraw(number);
+      throw;
+    }
   }
   /// Work that the driver refuses fails all channels. If the stream captures, the work was not to run at all, and only
   /// the graph is lost. Returns whether the driver took it.

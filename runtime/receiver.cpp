@@ -55,37 +55,16 @@ void ReceiverCore::let_kernels_drive(const kernel::In& in) {
 Slice ReceiverCore::wait(Stream stream) {
   const std::uint64_t epoch = begin();
   issue(
-      stream, [this, epoch](device::Lane lane) { land(lane, epoch); }, [&] { wait_refused(stream); });
+      stream, [ this, epoch ](device::Lane lane) __attribute__((always_inline)) { land(lane, epoch); },
+      [this, stream] { wait_refused(stream); });
   if (stream.kind() != Stream::Kind::host) check();
   return slot(epoch, stream.kind());
 }
 
-void ReceiverCore::land(device::Lane lane, std::uint64_t epoch) {
-  fail_if_stopped(lane);
-  await_connected(lane, epoch);
-  if (!base::trace::on()) [[likely]]
-    return await_and_take(lane, epoch);
-  device::trace_slice(lane, "wait", traced, epoch, slot_bytes, base::trace::Arrow::ends,
-                      [this, lane, epoch] { await_and_take(lane, epoch); });
-}
-
-void ReceiverCore::await_and_take(device::Lane lane, std::uint64_t epoch) {
-  if (lane.gpu != nullptr && visible_ != nullptr) {
-    request_copies(epoch);
-    lane.gpu->wait(visible_.load()->word, epoch);
-    return count_wait(lane);
-  }
-  if (epoch > signal_seen_) await_signal(lane, epoch);
-  take(epoch);
-  if (lane.gpu == nullptr) tell_of_arrival(epoch);
-  report_failure(lane);
+void ReceiverCore::await_copied(device::Lane lane, std::uint64_t epoch) {
+  request_copies(epoch);
+  lane.gpu->wait(visible_.load()->word, epoch);
   count_wait(lane);
-}
-
-void ReceiverCore::count_wait(device::Lane lane) {
-  if (lane.gpu != nullptr) return lane.gpu->write(waited_.word, ++given_waits_);
-  std::atomic<std::uint64_t>& waited = waited_.word.value;
-  waited.store(waited.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 
 void ReceiverCore::reach_own(device::Driver& driver) {
@@ -155,25 +134,15 @@ std::pair<base::Lack, std::uint64_t> ReceiverCore::lacks(std::uint64_t epoch) co
 void ReceiverCore::await_signal(device::Lane lane, std::uint64_t epoch) {
   const auto wait = [&](const backends::Signal& word) {
     device::wait(lane, {word.word, epoch, word.parking, epoch}, *this, helper_);
-    return word.word->value.load(std::memory_order_acquire);
   };
-  std::uint64_t value = wait(word_);
-  if (value >= base::kPoison) return;  // perhaps before the put landed
-  for (const auto& word : more_words_) value = std::min(value, wait(word));
-  if (value < base::kPoison) signal_seen_ = value;
+  wait(word_);
+  if (failed()) return;  // perhaps before the put landed
+  for (const auto& word : more_words_) wait(word);
+  (void)look_for_signal(epoch);
 }
 
-void ReceiverCore::take(std::uint64_t epoch) {
-  if (!failed() && !lands_in_target()) landing_->take({}, *this, epoch);
-}
-
-std::uint64_t ReceiverCore::begin_release() {
-  const std::uint64_t epoch = releases_.by_host() + 1;
-  if (epoch > this->epoch())
-    misuse(epoch,
-           "release without a wait: all of the " + std::to_string(epoch - 1) + " epochs waited for are released");
-  releases_.enqueue(epoch);
-  return epoch;
+void ReceiverCore::refuse_release(std::uint64_t epoch) const {
+  misuse(epoch, "release without a wait: all of the " + std::to_string(epoch - 1) + " epochs waited for are released");
 }
 
 void ReceiverCore::release(Stream stream) {
@@ -181,22 +150,13 @@ void ReceiverCore::release(Stream stream) {
   const std::uint64_t epoch = begin_release();
   announce(epoch, {});
   issue(
-      stream, [this, epoch](device::Lane lane) { give_back(lane, epoch); }, [&] { release_refused(stream); });
+      stream, [this, epoch](device::Lane lane) { give_back(lane, epoch); },
+      [this, stream] { release_refused(stream); });
 }
 
 void ReceiverCore::waits_refused(Stream stream, std::uint64_t count) noexcept {
   given_waits_ = epoch() - refused_waits_ - waited_by_host_;
   if (!gpu_use()->raise_behind(stream, waited_.word, given_waits_)) refused_waits_ += count;
-}
-
-void ReceiverCore::give_back(device::Lane lane, std::uint64_t epoch) {
-  fail_if_stopped(lane);
-  await_connected(lane, epoch);
-  report_failure(lane, false);
-  if (!base::trace::on()) [[likely]]
-    return enqueue(lane, epoch, {});
-  device::trace_slice(lane, "release", traced, epoch, 0, base::trace::Arrow::none,
-                      [this, lane, epoch] { enqueue(lane, epoch, {}); });
 }
 
 std::uint64_t ReceiverCore::complete(base::Limit& limit) {
@@ -222,8 +182,13 @@ bool ReceiverCore::await_by_host(std::uint64_t next, Timeout timeout) {
   if (warning_.epoch != next && timeout > Timeout::zero()) warning_ = new_warning(next, "waits");
   if (timeout > Timeout::zero()) warning_.note.sleeps_again();
   const auto in_time = [&](base::Parking& parking, auto here) {
-    const auto ready = [&] { return here() || failed() || all_taken(); };
-    if (timeout == Timeout::zero()) return look(ready);
+    const auto over = [&] { return here() || failed() || all_taken(); };
+    if (timeout == Timeout::zero()) return look(over);
+    const auto ready = [&] {
+      if (over()) return true;
+      assist(next);
+      return false;
+    };
     return await_in_host(parking, ready, limit, warning_);
   };
   bool came = in_time(*word_.parking, [&] { return landed(next); });
@@ -318,6 +283,7 @@ namespace sluice {
 
 using detail::not_empty;
 using detail::usable_here;
+using runtime::Verb;
 using Use = runtime::ChannelEnd::Use;
 
 namespace {
@@ -331,7 +297,7 @@ Slice Receiver::wait(Stream stream) {
   auto& core = receiver(not_empty(end_));
   if (core.bound_to(stream)) [[likely]]
     return core.wait(stream);
-  const Use use(core, stream, {Use::kWait, __builtin_return_address(0)});
+  const Use use(core, stream, Verb::wait, __builtin_return_address(0));
   const Slice slot = core.wait(stream);
   return core.checked_slot(slot, core.epoch());
 }
@@ -340,24 +306,24 @@ void Receiver::release(Stream stream) {
   auto& core = receiver(not_empty(end_));
   if (core.bound_to(stream)) [[likely]]
     return core.release(stream);
-  const Use use(core, stream, {Use::kRelease, __builtin_return_address(0)});
+  const Use use(core, stream, Verb::release, __builtin_return_address(0));
   core.release(stream);
 }
 DeviceReceiver Receiver::on_device(Stream stream) {
-  const Use use(usable_here(end_), {"on_device", __builtin_return_address(0)});
+  const Use use(usable_here(end_), Verb::on_device, __builtin_return_address(0));
   return receiver(*end_).on_device(stream);
 }
 std::size_t Receiver::bytes(std::uint64_t epoch) const { return receiver(usable_here(end_)).bytes(epoch); }
 std::size_t Receiver::bytes() const { return receiver(usable_here(end_)).bytes(); }
 std::optional<Slice> Receiver::test() {
   const base::races::Called here;
-  const Use use(usable_here(end_), {"test", __builtin_return_address(0)});
+  const Use use(usable_here(end_), Verb::test, __builtin_return_address(0));
   return receiver(*end_).wait_for(Timeout::zero());
 }
 bool Receiver::closed() const { return receiver(usable_here(end_)).at_end(); }
 std::optional<Slice> Receiver::wait_for(Timeout timeout) {
   const base::races::Called here;
-  const Use use(usable_here(end_), {"wait_for", __builtin_return_address(0)});
+  const Use use(usable_here(end_), Verb::wait_for, __builtin_return_address(0));
   return receiver(*end_).wait_for(timeout);
 }
 

@@ -45,13 +45,33 @@ class ReceiverCore final : public runtime::ChannelEnd {
   void let_kernels_drive(const kernel::In& in);
 
   /// Takes the number of the next release. @throws Error{Code::misuse} without a wait
-  std::uint64_t begin_release();
+  std::uint64_t begin_release() {
+    const std::uint64_t epoch = releases_.by_host() + 1;
+    if (epoch > this->epoch()) refuse_release(epoch);
+    releases_.enqueue(epoch);
+    return epoch;
+  }
   std::uint64_t released() const noexcept { return releases_.last(); }
 
   // On the lane.
   /// Waits until the bytes of `epoch` are in its slot.
-  void land(device::Lane lane, std::uint64_t epoch);
-  void give_back(device::Lane lane, std::uint64_t epoch);
+  void land(device::Lane lane, std::uint64_t epoch) {
+    fail_if_stopped(lane);
+    await_connected(lane, epoch);
+    if (!base::trace::on()) [[likely]]
+      return await_and_take(lane, epoch);
+    device::trace_slice(lane, "wait", traced, epoch, slot_bytes, base::trace::Arrow::ends,
+                        [this, lane, epoch] { await_and_take(lane, epoch); });
+  }
+  void give_back(device::Lane lane, std::uint64_t epoch) {
+    fail_if_stopped(lane);
+    await_connected(lane, epoch);
+    report_failure(lane, false);
+    if (!base::trace::on()) [[likely]]
+      return enqueue(lane, epoch, {});
+    device::trace_slice(lane, "release", traced, epoch, 0, base::trace::Arrow::none,
+                        [this, lane, epoch] { enqueue(lane, epoch, {}); });
+  }
   void land_all(device::Lane lane, std::uint64_t first, std::uint64_t last);
   void give_back_all(device::Lane lane, std::uint64_t first, std::uint64_t last);
   // After the driver refused part of the last wait, or release: it completes once the stream has done the rest.
@@ -59,24 +79,41 @@ class ReceiverCore final : public runtime::ChannelEnd {
   void waits_refused(Stream stream, std::uint64_t count) noexcept;
   void release_refused(Stream stream) noexcept { firing_refused(stream, released()); }
 
+  void assist(std::uint64_t epoch) noexcept override {
+    if (connected() && landing_ != nullptr && !lands_in_target()) landing_->help(*this, epoch);
+  }
   bool passed() const noexcept override;
   void refuse_enqueued() override;
   std::string state() const override;
   base::EndCounts counts() const noexcept override { return {epoch(), waits_completed(), released(), depth()}; }
 
  private:
+  [[noreturn, gnu::cold]] void refuse_release(std::uint64_t epoch) const;
   std::uint64_t waits_for() const noexcept override;
   std::pair<base::Lack, std::uint64_t> lacks(std::uint64_t epoch) const noexcept override;
   void reach_own(device::Driver& driver) override;
   /// Copies landed epochs that a GPU's stream waits for to their slots.
   backends::AfterTurn poll() override;
 
-  void await_and_take(device::Lane lane, std::uint64_t epoch);
+  [[gnu::always_inline]] void await_and_take(device::Lane lane, std::uint64_t epoch) {
+    if (lane.gpu != nullptr && visible_ != nullptr) return await_copied(lane, epoch);
+    if (epoch > signal_seen_ && !look_for_signal(epoch)) await_signal(lane, epoch);
+    take(epoch);
+    if (lane.gpu == nullptr) tell_of_arrival(epoch);
+    report_failure(lane);
+    count_wait(lane);
+  }
+  /// For bytes that the engine copies to where a GPU's stream sees them.
+  void await_copied(device::Lane lane, std::uint64_t epoch);
+  void count_wait(device::Lane lane) {
+    if (lane.gpu != nullptr) return lane.gpu->write(waited_.word, ++given_waits_);
+    count_waits(1);
+  }
   void await_and_take_all(device::Lane lane, std::uint64_t first, std::uint64_t last);
-  void count_wait(device::Lane lane);
-  void count_waits(std::uint64_t count) noexcept;
-  /// The last epoch whose bytes have arrived, on all rails; or a poison.
-  std::uint64_t last_landed() const noexcept;
+  void count_waits(std::uint64_t count) noexcept {
+    std::atomic<std::uint64_t>& waited = waited_.word.value;
+    waited.store(waited.load(std::memory_order_relaxed) + count, std::memory_order_release);
+  }
   /// The last epoch that a host finds in its slot, once it has taken it from where it landed; or a poison.
   std::uint64_t last_here();
   /// Waits for an epoch by a host form. False: not in time, or never.
@@ -91,9 +128,23 @@ class ReceiverCore final : public runtime::ChannelEnd {
   }
   /// Takes the numbers of the next releases, and returns the last. @throws Error{Code::misuse} without so many waits
   std::uint64_t begin_releases(std::uint64_t count);
-  void await_signal(device::Lane lane, std::uint64_t epoch);
+  /// Loads the words: the last epoch that has landed, on all rails; or a poison. Once connected.
+  std::uint64_t last_landed() const noexcept {
+    std::uint64_t value = word_.word->value.load(std::memory_order_acquire);
+    for (const auto& word : more_words_) value = std::min(value, word.word->value.load(std::memory_order_acquire));
+    return value;
+  }
+  /// True if `epoch`, and so those before it, have landed.
+  bool look_for_signal(std::uint64_t epoch) noexcept {
+    const std::uint64_t value = last_landed();
+    if (value < base::kPoison) signal_seen_ = value;
+    return value < base::kPoison && value >= epoch;
+  }
+  [[gnu::noinline]] void await_signal(device::Lane lane, std::uint64_t epoch);
   bool lands_in_target() const noexcept { return landing_->way() == backends::Landing::Way::direct; }
-  void take(std::uint64_t epoch);
+  void take(std::uint64_t epoch) {
+    if (!failed() && !lands_in_target()) landing_->take({}, *this, epoch);
+  }
   /// Tells ThreadSanitizer what has been written to the slot. Bytes that landed elsewhere are there since `take`, which
   /// only this thread has done.
   void tell_of_arrival(std::uint64_t epoch) noexcept {

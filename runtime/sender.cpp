@@ -72,7 +72,7 @@ void SenderCore::acquire_on(Stream stream, std::uint64_t first, std::uint64_t la
   // Closing waits for puts, not for acquires, so the acquire itself keeps the channel's memory.
   issue(
       stream,
-      [self = shared_from_this(), first, last](device::Lane lane) {
+      [self = owner_of_work(), first, last](device::Lane lane) {
         static_cast<SenderCore&>(*self).await_sources(lane, first, last);
       },
       [&] { acquire_refused(stream); });
@@ -111,16 +111,16 @@ void SenderCore::put(Stream stream, backends::Range part) {
   const std::uint64_t epoch = begin();
   announce(epoch, part);
   issue(
-      stream, [this, epoch, part](device::Lane lane) { fire(lane, epoch, part); }, [&] { put_refused(stream); });
+      stream, [ this, epoch, part ](device::Lane lane) __attribute__((always_inline)) { fire(lane, epoch, part); },
+      [this, stream] { put_refused(stream); });
   if (stream.kind() != Stream::Kind::host) check();
 }
 
-void SenderCore::look_for_credit(device::Lane lane, std::uint64_t epoch) {
+void SenderCore::await_credit_slowly(device::Lane lane, std::uint64_t epoch) {
   const std::uint64_t depth = peer_depth_.load(std::memory_order_relaxed);
   const device::Wait credit{word_.word, epoch - depth, word_.parking, epoch, "wait for credit"};
   device::wait(lane, credit, *this, helper_);
-  const std::uint64_t value = word_.word->value.load(std::memory_order_acquire);
-  if (value < base::kPoison) credit_seen_ = value;
+  (void)look_for_credit(epoch - depth);
 }
 
 bool SenderCore::credited() {
@@ -181,6 +181,7 @@ namespace sluice {
 
 using detail::not_empty;
 using detail::usable_here;
+using runtime::Verb;
 using Use = runtime::ChannelEnd::Use;
 
 namespace {
@@ -194,7 +195,7 @@ Slice Sender::acquire(Stream stream) {
   auto& core = sender(not_empty(end_));
   if (core.bound_to(stream)) [[likely]]
     return core.acquire(stream);
-  const Use use(core, stream, {Use::kAcquire, __builtin_return_address(0)});
+  const Use use(core, stream, Verb::acquire, __builtin_return_address(0));
   core.order_acquire(stream);
   return core.acquire(stream);
 }
@@ -203,7 +204,7 @@ void Sender::put(Stream stream) {
   auto& core = sender(not_empty(end_));
   if (core.bound_to(stream)) [[likely]]
     return core.put(stream, core.whole());
-  const Use use(core, stream, {Use::kPut, __builtin_return_address(0)});
+  const Use use(core, stream, Verb::put, __builtin_return_address(0));
   core.put(stream, core.whole());
 }
 void Sender::put(Stream stream, std::size_t offset, std::size_t bytes) {
@@ -211,19 +212,19 @@ void Sender::put(Stream stream, std::size_t offset, std::size_t bytes) {
   auto& core = sender(not_empty(end_));
   if (core.bound_to(stream)) [[likely]]
     return core.put(stream, {offset, bytes});
-  const Use use(core, stream, {Use::kPut, __builtin_return_address(0)});
+  const Use use(core, stream, Verb::put, __builtin_return_address(0));
   core.put(stream, {offset, bytes});
 }
 DeviceSender Sender::on_device(Stream stream) {
-  const Use use(usable_here(end_), {"on_device", __builtin_return_address(0)});
+  const Use use(usable_here(end_), Verb::on_device, __builtin_return_address(0));
   return sender(*end_).on_device(stream);
 }
 void Sender::drain(std::optional<Timeout> timeout) {
-  const Use use(usable_here(end_), {"drain", __builtin_return_address(0)});
+  const Use use(usable_here(end_), Verb::drain, __builtin_return_address(0));
   sender(*end_).drain(timeout);
 }
 bool Sender::credited() {
-  const Use use(usable_here(end_), {"credited", __builtin_return_address(0)});
+  const Use use(usable_here(end_), Verb::credited, __builtin_return_address(0));
   return sender(*end_).credited();
 }
 

@@ -33,7 +33,8 @@ class SenderCore final : public runtime::ChannelEnd {
   // On the lane.
   void await_credit(device::Lane lane, std::uint64_t epoch) {
     await_connected(lane, epoch);
-    if (epoch > credit_seen_ + peer_depth_.load(std::memory_order_relaxed)) look_for_credit(lane, epoch);
+    const std::uint64_t depth = peer_depth_.load(std::memory_order_relaxed);
+    if (epoch > credit_seen_ + depth && !look_for_credit(epoch - depth)) await_credit_slowly(lane, epoch);
   }
   /// Waits until the source slot of `epoch` may be overwritten.
   void await_source(device::Lane lane, std::uint64_t epoch) { await_sources(lane, epoch, epoch); }
@@ -56,7 +57,7 @@ class SenderCore final : public runtime::ChannelEnd {
 
   [[noreturn, gnu::cold]] void refuse_part(backends::Range part) const;
   /// The put itself, on the lane.
-  void fire(device::Lane lane, std::uint64_t epoch, backends::Range part) {
+  [[gnu::always_inline]] void fire(device::Lane lane, std::uint64_t epoch, backends::Range part) {
     fail_if_stopped(lane);
     await_credit(lane, epoch);
     report_failure(lane);
@@ -70,7 +71,13 @@ class SenderCore final : public runtime::ChannelEnd {
   /// Returns the last epoch, of those from `epoch` to `last`, that has its credit; waits if `epoch` has none.
   std::uint64_t await_credits(device::Lane lane, std::uint64_t epoch, std::uint64_t last);
   void acquire_on(Stream stream, std::uint64_t first, std::uint64_t last);
-  void look_for_credit(device::Lane lane, std::uint64_t epoch);
+  /// Loads the word. True if `released`, and so the epochs before it, are.
+  bool look_for_credit(std::uint64_t released) noexcept {
+    const std::uint64_t value = word_.word->value.load(std::memory_order_acquire);
+    if (value < base::kPoison) credit_seen_ = value;
+    return value < base::kPoison && value >= released;
+  }
+  void await_credit_slowly(device::Lane lane, std::uint64_t epoch);
 
   std::atomic<std::uint64_t> acquired_{0};  // the last epoch whose source an acquire of a GPU's stream waits for
   std::uint64_t credit_seen_ = 0;           // the last credit read: the word is looked at again only when it is spent

@@ -102,15 +102,18 @@ bool WaitAnyCore::await_one(Timeout timeout) {
   return true;
 }
 
-std::optional<WaitAny::Arrival> WaitAnyCore::take(ReceiverCore& receiver) {
+std::optional<WaitAny::Arrival> WaitAnyCore::take(ReceiverCore& receiver, const void* from) {
   const std::size_t index = std::exchange(next_, (next_ + 1) % receivers_.size());
   try {
-    if (receiver.all_taken()) {
-      leave_out(index);
-      return WaitAny::Arrival{index, std::nullopt};
+    bool ended = false;
+    std::optional<Slice> slot;
+    {
+      const runtime::ChannelEnd::Use use(receiver, runtime::Verb::wait_any, from);
+      ended = receiver.all_taken();
+      if (!ended) slot = receiver.wait_for(Timeout::zero());
     }
-    auto slot = receiver.wait_for(Timeout::zero());
-    if (!slot) return std::nullopt;
+    if (ended) leave_out(index);
+    if (!ended && !slot) return std::nullopt;
     return WaitAny::Arrival{index, std::move(slot)};
   } catch (const Error&) {
     if (receiver.failed()) leave_out(index);
@@ -118,13 +121,13 @@ std::optional<WaitAny::Arrival> WaitAnyCore::take(ReceiverCore& receiver) {
   }
 }
 
-std::optional<WaitAny::Arrival> WaitAnyCore::wait_for(Timeout timeout) {
+std::optional<WaitAny::Arrival> WaitAnyCore::wait_for(Timeout timeout, const void* from) {
   for (std::size_t i = 0; i < receivers_.size(); ++i) {
     if (receivers_[i] != nullptr && receivers_[i]->closed_here()) leave_out(i);
   }
   check_all();
   while (left_ > 0 && await_one(timeout)) {
-    if (auto arrival = take(*receivers_[next_])) return arrival;
+    if (auto arrival = take(*receivers_[next_], from)) return arrival;
   }
   return std::nullopt;
 }
@@ -148,13 +151,13 @@ std::size_t WaitAny::add(Receiver& receiver) {
 
 std::optional<WaitAny::Arrival> WaitAny::wait_for(Timeout timeout) {
   if (core_ == nullptr) return std::nullopt;
-  return usable_here(core_).wait_for(timeout);
+  return usable_here(core_).wait_for(timeout, __builtin_return_address(0));
 }
 
 std::optional<WaitAny::Arrival> WaitAny::wait(std::optional<Timeout> timeout) {
   if (core_ == nullptr) return std::nullopt;
   const Timeout stated = timeout.value_or(usable_here(core_).timeout());
-  auto arrival = core_->wait_for(stated);
+  auto arrival = core_->wait_for(stated, __builtin_return_address(0));
   if (!arrival && core_->left() > 0) core_->throw_timeout(stated);
   return arrival;
 }

@@ -15,8 +15,8 @@ namespace sluice::detail {
 class WaitAnyCore {
  public:
   std::size_t add(std::shared_ptr<ReceiverCore> receiver);
-  /// Nothing: none is left, or `timeout` has passed.
-  std::optional<WaitAny::Arrival> wait_for(Timeout timeout);
+  /// Nothing: none is left, or `timeout` has passed. `from`: the return address of the public function.
+  std::optional<WaitAny::Arrival> wait_for(Timeout timeout, const void* from);
   std::size_t left() const noexcept { return left_; }
   /// The default of `wait`.
   Timeout timeout() const noexcept;
@@ -29,7 +29,7 @@ class WaitAnyCore {
   ReceiverCore* find() noexcept;
   bool await_one(Timeout timeout);
   /// Takes the next epoch of `next_`.
-  std::optional<WaitAny::Arrival> take(ReceiverCore& receiver);
+  std::optional<WaitAny::Arrival> take(ReceiverCore& receiver, const void* from);
   void leave_out(std::size_t index) noexcept;
   void check_all() const;
   void find_places();

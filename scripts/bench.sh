@@ -9,7 +9,25 @@ bench_rows() {
   local json=build/bench/$1.json
   shift
   say "bench: $* --json $json"
+  benched+=("$json")
   "$@" --json "$json"
+}
+
+# The verdicts of all goals in these files.
+goals_of() {
+  python3 - "$@" <<'PYTHON'
+import collections, json, pathlib, sys
+verdicts = collections.defaultdict(list)
+for path in map(pathlib.Path, sys.argv[1:]):
+    for row in json.loads(path.read_text()) if path.exists() else []:
+        for name, rival in row["rivals"].items():
+            size = "" if row["bytes"] is None else f", {row['bytes']} B"
+            verdicts[rival["verdict"]].append(f"{path.stem}, {row['metric']}{size}: {rival['ratio']:.2f} of {name}, goal {rival['goal']}")
+print("dev: bench: goals:", ", ".join(f"{len(verdicts[verdict])} {verdict}" for verdict in ("holds", "inconclusive", "fails")))
+for verdict in ("inconclusive", "fails"):
+    for line in verdicts[verdict]:
+        print(f"  {verdict}: {line}")
+PYTHON
 }
 
 # Whether this build can use a backend here.
@@ -28,33 +46,42 @@ bench_network() {
     launch=(env MPIR_CVAR_CH4_NETMOD=ofi MPIR_CVAR_NOLOCAL=1 FI_PROVIDER="$provider" mpiexec)
   fi
   for name in latency bandwidth rate; do
-    bench_rows "$name-ofi-$provider" "${launch[@]}" -n 2 "$bin/sluice-bench" "$name" --backend "ofi:$provider" --pin
+    bench_rows "$name-ofi-$provider" "${launch[@]}" -n 2 "$bin/sluice-bench" "$name" --backend "ofi:$provider" --rounds 10
   done
   bench_rows "progress-ofi-$provider" "$bin/sluice-run" -n 2 "$bin/sluice-bench" progress --backend "ofi:$provider"
 }
 
 cmd_bench() {
-  [ $# = 0 ] || bad_usage "bench takes no arguments"
+  local apps=''
+  [ "${1:-}" != --apps ] || { apps=yes && shift; }
+  [ $# = 0 ] || bad_usage "bench takes --apps alone"
   setup_preset apps
   build apps all
   mkdir -p build/bench
-  local run=$bin/sluice-run measure=$bin/sluice-bench name
-  for name in latency bandwidth; do
-    bench_rows "$name" mpiexec -n 2 "$measure" "$name" --pin
-    bench_rows "$name-user" mpiexec -n 2 "$measure" "$name" --memory user --pin
-  done
-  for name in rate stream halo packing; do
-    bench_rows "$name" mpiexec -n 2 "$measure" "$name" --pin
-  done
-  bench_rows overlap mpiexec -n 2 "$measure" overlap  # its host stream may have a core of its own
-  bench_rows scale "$run" -n 8 "$measure" scale --pin
-  bench_rows setup "$run" -n 2 "$measure" setup --pin
+  local run=$bin/sluice-run measure=$bin/sluice-bench four name benched=()
+  [ "$(nproc)" -ge 4 ] && four=mpiexec || four=$run  # ranks of MPI that share a core need milliseconds for a message
+  bench_rows latency mpiexec -n 2 "$measure" latency --goal 'floor=0.97@64k:4m,mpi*=1'
+  bench_rows latency-depth-2 "$run" -n 2 "$measure" latency --depth 2 --sizes 8:16k --goal protocol_floor=0.85
+  bench_rows latency-user mpiexec -n 2 "$measure" latency --memory user \
+    --goal 'mpi=1.5@8:4k,mpi=2@8k:256k,mpi*=1@512k:4m,shared_copy=0.8@512k:4m'
+  bench_rows bandwidth mpiexec -n 2 "$measure" bandwidth --sizes 64:1m --goal 'mpi*=1'
+  bench_rows bandwidth-user mpiexec -n 2 "$measure" bandwidth --sizes 64:1m --memory user --goal mpi=1,mpi_persistent=1
+  bench_rows rate mpiexec -n 2 "$measure" rate --batch --goal 'floor=0.45@8,batches/floor=0.75@8'
+  bench_rows stream mpiexec -n 2 "$measure" stream --goal enqueued/floor=0.85,synchronised/floor=0.55
+  bench_rows pipeline mpiexec -n 2 "$measure" pipeline
+  bench_rows pipeline-4 "$four" -n 4 "$measure" pipeline
+  bench_rows halo mpiexec -n 2 "$measure" halo
+  bench_rows packing mpiexec -n 2 "$measure" packing --rounds 10
+  bench_rows overlap mpiexec -n 2 "$measure" overlap
+  bench_rows scale "$run" -n 8 "$measure" scale
+  bench_rows setup "$run" -n 2 "$measure" setup
   bench_rows setup-256 "$run" -n 256 --threads "$measure" setup
   bench_rows failure "$run" -n 4 "$measure" failure || [ $? = 137 ]  # its last rank kills itself
   bench_rows progress "$run" -n 2 "$measure" progress
   bench_network tcp
-  bench_rows apps python3 apps/bench_apps.py "$bin/"{jacobi,faces,heat,life}
+  [ -z "$apps" ] || bench_rows apps python3 apps/bench_apps.py "$bin/"{jacobi,faces,heat,life}
   "$run" -n 2 --trace build/bench/timeline.json "$bin/jacobi" --nx 512 --ny 512 --niter 40 --nccheck 0 --stream host --no-verify
+  goals_of "${benched[@]}"
   say "bench: JSON in build/bench"
 }
 

@@ -56,6 +56,8 @@ ROWS = [
     *((f"{name}.checked{threads.strip('-')}", f"env SLUICE_CHECK=1 {RUN} -n 3 {threads} {command} --stream {stream} --verify", 0, PASSED)
       for name, command, threads, stream in (("jacobi", JACOBI, "", "host"), ("life", LIFE, "--threads", "host"),
                                              ("heat", HEAT, "", "program"), ("faces", FACES, "--threads", "host"))),
+    *((f"bench.checked.{name}.{stream}", f"env SLUICE_CHECK=1 {RUN} -n 2 {{bin}}/sluice-bench {name} --stream {stream} --sizes 64 --iters 10 --rounds 1", 0, r"^# ")
+      for name, stream in (("latency", "program"), ("halo", "host"))),
     ("jacobi.threads", f"{RUN} --threads -n 3 {JACOBI} --verify", 0, PASSED),
     ("life.threads", f"{RUN} --threads -n 3 {LIFE} --verify", 0, PASSED),
     *((f"{name}.openmp.{how}", f"{OPENMP} {RUN} -n 2 {threads} {command} --stream {stream} --verify", 0, PASSED)
@@ -162,6 +164,8 @@ ROWS = [
     ("bench.no_rival_of_that_name", f"{RUN} -n 2 {{bin}}/sluice-bench latency --against flor", 2, r"flor"),
     ("bench.rival_without_mpi", f"{RUN} -n 2 {{bin}}/sluice-bench stream --against floor,mpi", 2, r"mpiexec"),
     ("bench.stream_without_rival", f"{RUN} -n 2 {{bin}}/sluice-bench halo --against floor", 2, r"not comparable"),
+    ("bench.pipeline_without_a_stream", f"{RUN} -n 2 {{bin}}/sluice-bench pipeline --stream program", 2, r"pipeline measures a stream"),
+    ("bench.goal_without_a_ratio", f"{RUN} -n 2 {{bin}}/sluice-bench latency --goal floor", 2, r"--goal.*floor"),
     ("bench.setup_elsewhere", f"{RUN} -n 2 {{bin}}/sluice-bench setup --memory user", 2, r"--memory user"),
     ("bench.setup_on_a_stream", f"{RUN} -n 2 {{bin}}/sluice-bench setup --stream host", 2, r"--stream host"),
     ("bench.progress_on_a_stream", f"{RUN} -n 2 {{bin}}/sluice-bench progress --stream host", 2, r"--stream host"),
@@ -213,23 +217,29 @@ FULL_ROWS = [
     *(beside_mpi(*mesh, comm, 4) for mesh in MESHES for comm in COMMS),
 ]
 
-# Every bench once: name, how it is started, exit code, rivals of its rows in any order.
-BENCH = "{bin}/sluice-bench --rounds 1 --iters 10"
+# Every bench once: name, how it is started, exit code, rivals of its rows in any order. Not pinned: other tests run at the same time.
+BENCH = "{bin}/sluice-bench --rounds 1 --iters 10 --no-pin"
+PINNED = "{bin}/sluice-bench --rounds 6 --iters 10"
 APPS = "python3 {source}/apps/bench_apps.py --brief --mpiexec mpiexec"
 GPU_RIVALS = "raw,raw_host,synchronised"
 ONE_SIDED = "mpi_put_flush mpi_put_flush_user"
-PAIRS = "floor mpi mpi_persistent"
+FLOORS = "floor protocol_floor"
+PAIRS = f"{FLOORS} mpi mpi_persistent"
 PARTS = "moving_alone computing_alone"
 BENCHES = [
-    ("latency", f"{RUN} -n 2 {BENCH} latency --sizes 8:16", 0, "floor"),
-    ("latency.user", f"{RUN} -n 2 {BENCH} latency --memory user --sizes 64k --touch --pin", 0, "floor"),
+    ("latency", f"{RUN} -n 2 {BENCH} latency --sizes 8:16", 0, FLOORS),
+    ("latency.user", f"{RUN} -n 2 {BENCH} latency --memory user --sizes 64k --touch", 0, f"{FLOORS} shared_copy"),
+    ("latency.pinned", f"{RUN} -n 2 {PINNED} latency --sizes 8 --goal floor=0.0001,protocol_floor=9999@8", 0, FLOORS),
+    ("latency.bound", f"{RUN} -n 2 --bind core {PINNED} latency --sizes 8 --against none", 0, ""),
     ("latency.host", f"{RUN} -n 2 {BENCH} latency --stream host --sizes 0:1 --against none", 0, ""),
-    ("latency.threads", f"{RUN} -n 2 --threads {BENCH} latency --sizes 8 --depth 2 --csv {{out}}/latency.csv --columns cup-ecs", 0, "floor"),
-    ("bandwidth", f"{RUN} -n 2 {BENCH} bandwidth --sizes 4k", 0, "floor"),
-    ("bandwidth.host", f"{RUN} -n 2 {BENCH} bandwidth --sizes 64 --stream host --window 4096 --touch", 0, "floor"),
-    ("rate", f"{RUN} -n 2 {BENCH} rate --sizes 8", 0, "floor"),
-    ("rate.host", f"{RUN} -n 2 {BENCH} rate --sizes 8 --stream host --window 500", 0, "floor"),
+    ("latency.threads", f"{RUN} -n 2 --threads {BENCH} latency --sizes 8 --depth 2 --csv {{out}}/latency.csv --columns cup-ecs", 0, FLOORS),
+    ("bandwidth", f"{RUN} -n 2 {BENCH} bandwidth --sizes 4k", 0, FLOORS),
+    ("bandwidth.host", f"{RUN} -n 2 {BENCH} bandwidth --sizes 64 --stream host --window 4096 --touch", 0, FLOORS),
+    ("rate", f"{RUN} -n 2 {BENCH} rate --sizes 8", 0, FLOORS),
+    ("rate.host", f"{RUN} -n 2 {BENCH} rate --sizes 8 --stream host --window 500", 0, FLOORS),
     ("stream", f"{RUN} -n 2 {BENCH} stream --sizes 8 --against floor", 0, "floor"),
+    ("pipeline", f"{RUN} -n 4 {BENCH} pipeline --touch", 0, "program_order"),
+    ("pipeline.mpi", f"mpiexec -n 2 {BENCH} pipeline --sizes 8,64k --depth 3 --touch", 0, "program_order mpi"),
     ("halo", f"{RUN} -n 4 {BENCH} halo --sizes 8 --neighbours 26", 0, ""),
     ("halo.host", f"{RUN} -n 2 {BENCH} halo --sizes 8 --stream host --touch --neighbours 26", 0, ""),
     ("overlap", f"{RUN} -n 2 {BENCH} overlap --sizes 4k", 0, PARTS),
@@ -277,7 +287,7 @@ BENCHES = [
     ("stream.mpi", f"mpiexec -n 2 {BENCH} stream --sizes 8", 0, "floor mpi_persistent"),
     ("halo.mpi", f"mpiexec -n 2 {BENCH} halo --sizes 8", 0, "mpi_persistent"),
     ("overlap.mpi", f"mpiexec -n 2 {BENCH} overlap --sizes 4k", 0, f"{PARTS} mpi"),
-    ("scale.mpi", f"mpiexec -n 2 {BENCH} scale --sizes 8 --against all", 0, PAIRS),
+    ("scale.mpi", f"mpiexec -n 2 {BENCH} scale --sizes 8 --against all", 0, "floor mpi mpi_persistent"),
     ("packing.mpi", f"mpiexec -n 2 {BENCH} packing --sizes 4:8 --csv {{out}}/packing.csv --columns cup-ecs", 0, "mpi_packed mpi_datatype"),
     ("setup.mpi", f"mpiexec -n 2 {BENCH} setup", 0, ""),
     *((name, f"{APPS} {{bin}}/{name}", 0, "mpi mpi_persistent none") for name in ("jacobi", "heat", "life")),
@@ -286,8 +296,8 @@ BENCHES = [
       for name, sweep in (("heat", "strong"), ("life", "weak"))),
 ]
 BENCH_KEYS = {"schema", "bench", "backend", "stream", "memory", "touch", "fired_by", "ranks", "pairs", "launch",
-              "bytes", "depth", "window", "rails", "metric", "unit", "p50", "p10", "p99", "samples", "sample", "rounds",
-              "settings", "floor_drift", "version", "cpu", "gpu", "driver", "date", "rivals"}
+              "cores", "line_ns", "bytes", "depth", "window", "rails", "metric", "unit", "p50", "p10", "p99", "samples", "sample",
+              "rounds", "settings", "floor_drift", "drifted_rounds", "version", "cpu", "gpu", "driver", "date", "rivals"}
 
 
 
@@ -446,6 +456,18 @@ def bench_rows():
         yield f"bench.{name}", f"{command} --json {{out}}/bench.{name}.json", code, r"^# "
 
 
+def placement_faults(name, row):
+    """Where ranks ran, and what became of the goals of rows that have some."""
+    cores = row["cores"]
+    if name in ("latency.pinned", "latency.bound") and len(os.sched_getaffinity(0)) >= 2 and len(set(cores or [])) != row["ranks"]:
+        yield f"its ranks are on the cores {cores}"
+    if not row["line_ns"]:
+        yield "it does not say how long a line takes"
+    verdicts = {rival: one["verdict"] for rival, one in row["rivals"].items()}
+    if name == "latency.pinned" and verdicts != {"floor": "holds", "protocol_floor": "fails"}:
+        yield f"its goals: {verdicts}"
+
+
 def check_benches(work):
     """Files that the programs of `bench_rows` wrote."""
     faults = []
@@ -457,6 +479,7 @@ def check_benches(work):
         found = {rival for row in rows for rival in row["rivals"]}
         if not rows or any(row.keys() != BENCH_KEYS or row["bench"].removesuffix("_3d") != name.split(".")[0] for row in rows):
             faults.append(f"{file.name} has no rows, or rows of other keys than {sorted(BENCH_KEYS)}")
+        faults += [f"{file.name}: {fault}" for row in rows for fault in placement_faults(name, row)]
         if any((row["stream"] == "cuda") != all(row[key] for key in ("gpu", "driver")) for row in rows):
             faults.append(f"{file.name} does not say which GPU and driver it is of, or should not")
         if found != set(rivals.split()):
@@ -486,7 +509,7 @@ def lines_of(file, columns, faults):
 def check_columns(work):
     """CSV files that the programs of `bench_rows` wrote in the columns of CUP-ECS and Comb, beside JSON that says the same."""
     faults = []
-    for name, json_of, wanted in (("latency", "bench.latency.threads.json", {("sluice-threads", "db", "2"), ("floor", "db", "2")}),
+    for name, json_of, wanted in (("latency", "bench.latency.threads.json", {("sluice-threads", "db", "2"), ("floor", "db", "2"), ("protocol_floor", "db", "2")}),
                                   ("packing", "bench.packing.mpi.json", {(one, "sb", items) for one in ("sluice-shm", "mpi_packed", "mpi_datatype") for items in "12"})):
         lines = lines_of(work / f"{name}.csv", PING_PONGS, faults)
         found = {(line["Backend"], line["Buffering"], line["Items"]) for line in lines}

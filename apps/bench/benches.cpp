@@ -30,8 +30,9 @@ void check_ranks(const Bench& bench, int ranks) {
 }
 
 void check_stream(const Bench& bench, StreamChoice stream) {
-  if (stream == StreamChoice::inline_ && bench.run == run_stream)
-    throw apps::UsageError("stream measures a stream of the host or a GPU: --stream program is for the other benches");
+  if (stream == StreamChoice::inline_ && (bench.run == run_stream || bench.run == run_pipeline))
+    throw apps::UsageError(fmt::format(
+        "{} measures a stream of the host or a GPU: --stream program is for the other benches", bench.name));
   if (of_gpu(bench.stream) && !of_gpu(stream))
     throw apps::UsageError(fmt::format("{} is measured on a GPU's stream: --stream cuda or hip", bench.name));
 }
@@ -69,7 +70,7 @@ void check_settings(const Bench& bench, const Options& options) {
   refuse_if(options.depth > 1, "with a --depth above 1");
   refuse_if(options.touch, "with --touch");
   refuse_if(bench.run != run_failure && options.stream == StreamChoice::host, "with --stream host");
-  refuse_if(bench.run == run_progress && options.pin, "with --pin");
+  refuse_if(bench.run == run_progress && options.pin == true, "with --pin");
 }
 
 // In `packing` the calling thread of both ends packs into memory that the bench chooses, and reads all of it.
@@ -111,31 +112,36 @@ void check_against(const Bench& bench, const Options& options) {
 // takes milliseconds for a round trip.
 const std::vector<Bench>& benches() {
   static const std::vector<Bench> all = {
-      {"latency", "time of one way of a ping-pong", run_latency, &Rival::latency, "all", "8:4m", kInline, true, 2, 2},
+      {"latency", "time of one way of a ping-pong", run_latency, &Rival::latency, "all", "8:4m", kInline, true, true, 2,
+       2},
       {"bandwidth", "bytes per second, in windows of messages", run_bandwidth, &Rival::bandwidth, "all", "64:4m",
-       kInline, true, 2, 2},
+       kInline, true, true, 2, 2},
       {"rate", "messages per second, in windows of small messages", run_rate, &Rival::rate, "all", "8:4k", kInline,
-       true, 2, 2},
+       true, true, 2, 2},
       {"stream", "times on a stream of the host or a GPU: a round trip, a step of a halo, enqueueing", run_stream,
-       &Rival::stream, "all", "8:64k", kHost, true, 2, 2},
-      {"halo", "time of a step with 4 or 26 neighbours", run_halo, &Rival::halo, "all", "8:64k", kInline, true, 2,
+       &Rival::stream, "all", "8:64k", kHost, true, true, 2, 2},
+      {"pipeline", "time of a step of a ring, enqueued on a stream of the host while it runs", run_pipeline,
+       &Rival::pipeline, "all", "8,1m", kHost, false, true, 2, kAnyNumber},
+      {"halo", "time of a step with 4 or 26 neighbours", run_halo, &Rival::halo, "all", "8:64k", kInline, true, true, 2,
        kAnyNumber},
       {"replay", "times of a plan that was captured into a graph, and is replayed", run_replay, &Rival::replay, "all",
-       "8:64k", kCuda, true, 2, 2},
+       "8:64k", kCuda, true, true, 2, 2},
       {"device", "time of one way between kernels that put and wait by themselves", run_device, &Rival::device, "all",
-       "8:64k", kCuda, true, 2, 2},
+       "8:64k", kCuda, true, true, 2, 2},
+      // Its host stream may have a core of its own.
       {"overlap", "time of a step that computes while data moves", run_overlap, &Rival::overlap, "all", "4k:4m", kHost,
-       false, 2, 2},
+       false, false, 2, 2},
       {"scale", "time of one way of ping-pongs of several pairs at once", run_scale, &Rival::scale, "none", "8:4k",
-       kInline, false, 2, kAnyNumber},
+       kInline, false, true, 2, kAnyNumber},
       {"setup", "times of opening and closing a channel, and memory", run_setup, nullptr, "none", "64", kInline, false,
-       2, kAnyNumber},
+       true, 2, kAnyNumber},
       {"failure", "time from the death of a rank to the error at the others", run_failure, nullptr, "none", "64",
-       kInline, true, 2, kAnyNumber},
+       kInline, true, true, 2, kAnyNumber},
+      // Its threads compute on every core.
       {"progress", "time of a put to a rank that computes on every core, and how much that rank is slowed down",
-       run_progress, nullptr, "none", "64k", kInline, false, 2, 2},
+       run_progress, nullptr, "none", "64k", kInline, false, false, 2, 2},
       {"packing", "time of one way of Views of Kokkos that have gaps, and of a step of six faces", run_packing,
-       &Rival::packing, "all", "32:16m", kInline, false, 2, 2},
+       &Rival::packing, "all", "32:16m", kInline, false, true, 2, 2},
   };
   return all;
 }
@@ -158,6 +164,7 @@ const Bench& choose(Options& options, int ranks) {
   check_batch(bench, options);
   check_columns(bench, options);
   check_against(bench, options);
+  options.pin = options.pin.value_or(bench.pins && !of_gpu(options.stream));
   apps::check_writable(options.json);
   apps::check_writable(options.csv);
   return bench;

@@ -20,6 +20,7 @@ struct Bench {
   const char* sizes;    ///< the default of --sizes
   StreamChoice stream;  ///< the default of --stream; a GPU's stream if the bench runs on no other
   bool on_gpus;         ///< true if the bench can run on a GPU's stream
+  bool pins;            ///< by default each rank is pinned to a core, unless it runs on a GPU's stream
   int min_ranks;
   int max_ranks;
 };
@@ -34,6 +35,7 @@ void run_latency(Session& session);
 void run_bandwidth(Session& session);
 void run_rate(Session& session);
 void run_stream(Session& session);
+void run_pipeline(Session& session);
 void run_halo(Session& session);
 void run_replay(Session& session);
 void run_device(Session& session);

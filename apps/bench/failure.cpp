@@ -71,7 +71,7 @@ double survive(Session& session, const Workload& workload, std::string& descript
 
 void run_failure(Session& session) {
   sluice::Context& context = session.context;
-  const std::string launch = session.launch();
+  const std::string launch = session.placement().launch;
   session.close_team();
   if (launch != "sluice-run") throw apps::UsageError("failure kills a process: it needs sluice-run without --threads");
   if (context.rank() == context.size() - 1) die(session);

@@ -19,6 +19,9 @@ int run_rank(sluice::Context& context, const bench::Options& command_line, doubl
   }
   bench::Session session(context, options, resident_at_start);
   chosen.run(session);
+  if (session.report) {
+    for (const auto& line : session.report->unused(options.goals)) apps::print("# {}\n", line);
+  }
   return 0;
 }
 

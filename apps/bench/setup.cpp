@@ -154,7 +154,7 @@ void run_setup(Session& session) {
   const Workload workload = session.pair_workload(std::max<std::size_t>(session.options.sizes.front(), 1), 1);
   const Memory memory = measure_memory(session, workload.bytes);
   const std::string& description = memory.description;
-  const int ranks_here = session.launch() == "threads" ? session.context.size() : 1;
+  const int ranks_here = session.placement().launch == "threads" ? session.context.size() : 1;
   report_bytes(session, workload, "memory per rank", memory.ranks / ranks_here, description);
   if (memory.peer_count > 0)
     report_bytes(session, workload, "memory per new peer", memory.peers / ranks_here / memory.peer_count, description);

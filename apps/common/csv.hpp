@@ -6,11 +6,10 @@
 
 namespace apps {
 
-/// A value as a CSV field: nothing for null, and quotes around a text that has a comma.
+/// A value as a CSV field: nothing for null, and quotes around what has a comma.
 inline std::string csv_field(const nlohmann::ordered_json& value) {
   if (value.is_null()) return "";
-  if (!value.is_string()) return value.dump();
-  const auto text = value.get<std::string>();
+  const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
   return text.find(',') == std::string::npos ? text : '"' + text + '"';
 }
 

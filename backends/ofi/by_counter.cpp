@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backends/ofi/page_bell.hpp"
+#include "base/races.hpp"
 
 namespace sluice::backends::ofi {
 
@@ -257,6 +258,7 @@ class CountedLanding final : public Landing {
 
     /// The slot of `epoch` is written once in `depth` epochs.
     bool arrived(std::uint64_t epoch) const {
+      const base::races::Unseen libfabric;
       return fi_cntr_read(slots[epoch % slots.size()].arrivals.get()) * slots.size() >= epoch;
     }
   };

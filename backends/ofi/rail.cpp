@@ -316,7 +316,10 @@ void Rail::give_up(Operation& operation) {
 
 void Rail::end_failed() {
   fi_cq_err_entry error{};
-  const ssize_t count = fi_cq_readerr(queue_.get(), &error, 0);
+  const ssize_t count = [&] {
+    const base::races::Unseen libfabric;
+    return fi_cq_readerr(queue_.get(), &error, 0);
+  }();
   if (count == -FI_EAGAIN) return;
   check(count, "fi_cq_readerr");
   const std::string why = text_of(error.err);
@@ -334,6 +337,7 @@ void Rail::end_failed() {
 }
 
 bool Rail::may_sleep() const {
+  const base::races::Unseen libfabric;  // which moves bytes here too
   fid* queue = &queue_->fid;
   return fi_trywait(fabric_.get(), &queue, 1) == FI_SUCCESS;
 }

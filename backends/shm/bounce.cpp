@@ -4,13 +4,13 @@
 #include <array>
 #include <cstring>
 
+#include "backends/shm/shared_copy.hpp"
 #include "device/copy.hpp"
 
 namespace sluice::backends::shm {
 namespace {
 
-/// In front of the payload of each bounce slot, in the same line as a small payload: one transfer between cores for
-/// both.
+/// In the line of a small payload: one transfer between cores for both.
 struct BounceHeader {
   std::uint64_t offset;
   std::uint32_t bytes_low;
@@ -19,6 +19,15 @@ struct BounceHeader {
   static constexpr std::uint32_t kInTarget = 0x8000'0000U;
 };
 static_assert(sizeof(BounceHeader) == 16);
+
+/// A bounce slot is a header and what fits into its line, a SharedCopy, and the bytes of larger parts, which begin a
+/// line: how fast a copy is depends on that.
+constexpr std::size_t kBesideHeader = 64 - sizeof(BounceHeader);
+constexpr std::size_t kSharedCopyAt = 64;
+constexpr std::size_t kPayloadAt = 128;
+
+std::size_t place_of(std::size_t bytes) noexcept { return bytes <= kBesideHeader ? sizeof(BounceHeader) : kPayloadAt; }
+SharedCopy& shared_copy_of(std::byte* slot) noexcept { return *reinterpret_cast<SharedCopy*>(slot + kSharedCopyAt); }
 
 BounceHeader header_of(Range part, bool in_target) {
   const auto high = static_cast<std::uint32_t>(part.bytes >> 32);
@@ -40,13 +49,12 @@ std::string not_mapped(const char* where, const std::string& obstacle) {
   return obstacle.empty() ? "its driver gives to no other process" : where + (" (" + obstacle + ")");
 }
 
-/// The receiver's side: bounce slots, with a header each, a whole number of lines apart. The memory is not touched
-/// before it is used.
+/// The receiver's side: bounce slots, a whole number of lines apart. The memory is not touched before it is used.
 class BounceLanding final : public Landing {
  public:
-  BounceLanding(const Slots& target, Way way)
-      : Landing(kLandsInTarget, way), target_(target),
-        stride_((target.slot_bytes + sizeof(BounceHeader) + 63) / 64 * 64),
+  BounceLanding(const Slots& target, Way way, pid_t peer)
+      : Landing(kLandsInTarget, way), target_(target), peer_(peer),
+        stride_((target.slot_bytes + kPayloadAt + 63) / 64 * 64),
         bounce_(device::allocate(stride_ * static_cast<std::size_t>(target.depth), false)) {
     if (way == Way::around) how_ = text({});
   }
@@ -81,6 +89,12 @@ class BounceLanding final : public Landing {
     if (bounce_) device::reach(driver, bounce_->extent());
   }
 
+  void help(device::Watch& watch, std::uint64_t epoch) noexcept override {
+    if (peer_ == 0 || way() != Way::around || target_.memory.driver != nullptr) return;
+    (void)shared_copy_of(bounce_->extent().data + target_.index(epoch) * stride_)
+        .help(epoch, peer_, target_.at(epoch), target_.slot_bytes, watch);
+  }
+
   void take(device::Lane lane, device::Watch& watch, std::uint64_t epoch) override {
     const std::uint64_t slot = target_.index(epoch);
     const std::byte* at = bounce_->extent().data + slot * stride_;
@@ -90,7 +104,8 @@ class BounceLanding final : public Landing {
     const Range part{header.offset, (std::size_t{header.bytes_high} << 32) | header.bytes_low};
     if (part.offset > target_.slot_bytes || part.bytes > target_.slot_bytes - part.offset)
       return;  // never beyond our own memory
-    device::copy(lane, watch, target_.at(epoch) + part.offset, at + sizeof header, part.bytes, target_.memory.driver);
+    device::copy(lane, watch, target_.at(epoch) + part.offset, at + place_of(part.bytes), part.bytes,
+                 target_.memory.driver);
   }
 
  private:
@@ -103,14 +118,15 @@ class BounceLanding final : public Landing {
   }
 
   Slots target_;
+  pid_t peer_;
   std::size_t stride_;
   std::optional<device::Allocation> bounce_;  // none: the peer maps the target
 };
 
 }  // namespace
 
-Landed land_around(const Slots& target, const Signal& signal, Landing::Way way, Sent& sent) {
-  auto landing = std::make_unique<BounceLanding>(target, way);
+Landed land_around(const Slots& target, const Signal& signal, Landing::Way way, pid_t peer, Sent& sent) {
+  auto landing = std::make_unique<BounceLanding>(target, way, peer);
   Key key = landing->key(signal, sent);
   return {std::move(landing), std::move(key)};
 }
@@ -119,26 +135,36 @@ void BouncePut::move(device::Lane lane, std::uint64_t epoch, Range part) {
   if (bring(lane, epoch, part)) raise_signal(lane, signal_, epoch);
 }
 
+/// A receiver does its share of the epoch that it waits for, so each that is shared has its signal.
 void BouncePut::move_all(device::Lane lane, std::uint64_t first, std::uint64_t last) {
+  const Range slot{0, source_.slot_bytes};
   for (std::uint64_t epoch = first; epoch <= last; ++epoch) {
-    if (!bring(lane, epoch, {0, source_.slot_bytes})) return;
+    if (!bring(lane, epoch, slot)) return;
+    if (epoch == last || goes_into_target(lane, slot)) raise_signal(lane, signal_, epoch);
   }
-  raise_signal(lane, signal_, last);
+}
+
+bool BouncePut::goes_into_target(device::Lane lane, Range part) const noexcept {
+  const bool by_kernel = kernel_.pid != 0 && lane.gpu == nullptr && source_.memory.driver == nullptr;
+  return part.bytes > bounce_max_ && by_kernel;
 }
 
 bool BouncePut::bring(device::Lane lane, std::uint64_t epoch, Range part) {
-  const bool by_kernel = kernel_.pid != 0 && lane.gpu == nullptr && source_.memory.driver == nullptr;
-  const bool in_target = part.bytes > bounce_max_ && by_kernel;
-  std::byte* at = target_.at(epoch);
+  const bool in_target = goes_into_target(lane, part);
+  std::byte* const slot = target_.at(epoch);
   if (in_target) {
-    const std::byte* const from = source_.at(epoch) + part.offset;
-    if (!kernel_.copy(process_vm_writev, from, target_.index(epoch) * slot_bytes_ + part.offset, part.bytes, watch_))
-      return false;
-  } else if (!copy_(lane, watch_, at + sizeof(BounceHeader), source_.at(epoch) + part.offset, part.bytes)) {
+    if (!copy_with_peer(epoch, part)) return false;
+  } else if (!copy_(lane, watch_, slot + place_of(part.bytes), source_.at(epoch) + part.offset, part.bytes)) {
     return false;
   }
-  write_header(lane, at, header_of(part, in_target));
+  write_header(lane, slot, header_of(part, in_target));
   return true;
+}
+
+bool BouncePut::copy_with_peer(std::uint64_t epoch, Range part) {
+  const CrossMemory target{kernel_.pid, kernel_.address + target_.index(epoch) * slot_bytes_ + part.offset};
+  return shared_copy_of(target_.at(epoch))
+      .put(epoch, part, source_.at(epoch) + part.offset, target, watch_, *signal_.parking);
 }
 
 std::string BouncePut::describe() const {
@@ -153,7 +179,8 @@ std::string BouncePut::describe() const {
   }
   if (copy_.on_gpu()) return "shm: the target cannot be mapped, so all goes through a bounce buffer" + copy_.describe();
   return "shm: the target cannot be mapped, so parts up to " + std::to_string(bounce_max_) +
-         " bytes go through a bounce buffer, larger ones by the kernel's cross-memory copy";
+         " bytes go through a bounce buffer, larger ones by the kernel's cross-memory copy, of which a peer that waits "
+         "does its share";
 }
 
 }  // namespace sluice::backends::shm

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Into memory that the sender cannot map: small parts go through slots of ours that it can, large ones by the kernel's
-// cross-memory copy.
+// cross-memory copy, of which a receiver that waits does its share.
 #pragma once
 
 #include "backends/put.hpp"
@@ -10,8 +10,8 @@
 namespace sluice::backends::shm {
 
 /// The receiver's side. `way`: around; or undecided, for memory of a GPU that its driver gives to other processes,
-/// which the peer's may refuse.
-Landed land_around(const Slots& target, const Signal& signal, Landing::Way way, Sent& sent);
+/// which the peer's may refuse. `peer`: the process that this one may copy from; 0: it may not.
+Landed land_around(const Slots& target, const Signal& signal, Landing::Way way, pid_t peer, Sent& sent);
 
 /// The sender's side.
 class BouncePut final : public StreamPut {
@@ -32,6 +32,9 @@ class BouncePut final : public StreamPut {
   void move_all(device::Lane lane, std::uint64_t first, std::uint64_t last) override;
   /// All of `move` but the signal. False: it was refused, which has failed the watch.
   bool bring(device::Lane lane, std::uint64_t epoch, Range part);
+  /// The kernel copies the part, not a stream.
+  bool goes_into_target(device::Lane lane, Range part) const noexcept;
+  bool copy_with_peer(std::uint64_t epoch, Range part);
 
   std::size_t slot_bytes_;
   CrossMemory kernel_;

@@ -19,6 +19,7 @@ OURS = {"color": "black", "linewidth": 2, "marker": "o", "zorder": 3}
 # The text and the look of the most frequent rivals. The colours are those of Okabe and Ito, which colour-blind people can distinguish; the
 # markers differ too.
 LINES = {"floor": ("floor: memcpy\nand a flag", {"color": "gray", "linestyle": "--", "marker": ""}),
+         "protocol_floor": ("floor with\ncredits", {"color": "gray", "linestyle": ":", "marker": ""}),
          "mpi": ("MPI send,\nreceive", {"color": "#0072B2", "marker": "s"}),
          "mpi_persistent": ("MPI persistent\nrequests", {"color": "#CC79A7", "marker": "D"}),
          "mpi_put_flush": ("MPI put, flush,\nflag", {"color": "#D55E00", "marker": "^"})}
@@ -191,6 +192,9 @@ def draw(rows, out, title, x_of, x_label, y_label, x_text=None, more=(), usual=(
         theirs = [(x_of(row), row["rivals"][name]) for row in rows if row["rivals"].get(name)]
         values.plot([x for x, _ in theirs], [rival["p50"] for _, rival in theirs], **line)
         ratios.plot([x for x, _ in theirs], [rival["ratio"] for _, rival in theirs], **line)
+        known = [(x, *rival["interval"]) for x, rival in theirs if rival.get("interval")]
+        if known:
+            ratios.fill_between(*zip(*known), color=line["color"], alpha=0.2, linewidth=0)
         ends.append((theirs[-1][1]["p50"], text, line["color"]))
         below.append((theirs[-1][1]["ratio"], text, line["color"]))
     values.set(ylabel=y_label, xscale="log", yscale="log")

@@ -165,7 +165,7 @@ class SLUICE_EXPORT Sender : public ChannelHandle {
   void put(Stream stream, std::size_t count);
 
   /// True if the next put would wait neither for the peer to open its end nor for credit. A host that has other work
-  /// polls it in place of a put that blocks.
+  /// polls it in place of a put that blocks. It says nothing of the source, which `acquire` or `drain` hand back.
   /// @throws Error{Code::misuse} if the handle is empty, if the peer has closed its end, or if this end is closed, in a
   ///   committed plan or driven by kernels; else the failure of the channel.
   bool credited();

@@ -3,8 +3,10 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <mutex>
 #include <regex>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -23,8 +25,11 @@ Peers checked_peers(const Case& one) {
   return peers;
 }
 
-/// "VERB at PLACE". A place is a file and a line, or a program and an offset.
-std::string at(const std::string& verb) { return verb + R"( at \S+(:\d+|\+0x[0-9a-f]+))"; }
+/// "VERB at PLACE". A place is a line of this file, which has debug information, or a program and an offset.
+std::string at(const std::string& verb) {
+  static const bool has_lines = std::system("command -v addr2line > /dev/null") == 0;
+  return verb + (has_lines ? R"( at checks_test\.cpp:\d+)" : R"( at \S+\+0x[0-9a-f]+)");
+}
 
 /// Asserts that the text of the error has a part like this.
 void expect_says(const std::optional<Error>& error, const std::string& pattern) {
@@ -79,6 +84,22 @@ TEST_P(Checks, a_channel_used_by_two_threads_at_once) {
   });
 }
 
+TEST_P(Checks, a_receiver_waited_for_by_two_threads_at_once) {
+  run_peers(checked_peers(GetParam()), [](Context& context) {
+    ChannelEnd end(context, GetParam());
+    if (end.first) {
+      end.sender.put({});
+      end.sender.close();
+      return board().await(kGo, 1);
+    }
+    end.receiver.wait({});
+    const std::span<Receiver> receivers(&end.receiver, 1);
+    const auto error = error_of_two_threads([&] { static_cast<void>(WaitAny(receivers).wait_for(Timeout::zero())); });
+    expect_says(error, "used by two threads at once: " + at("wait_any") + ", while .* in " + at("wait_any"));
+    board().set(kGo, 1);
+  });
+}
+
 TEST_P(Checks, a_plan_used_by_two_threads_at_once) {
   run_peers(checked_peers(GetParam()), [](Context& context) {
     ChannelEnd end(context, GetParam());
@@ -117,13 +138,42 @@ TEST_P(Checks, a_verb_that_runs_before_one_that_was_enqueued_earlier) {
       TwoStreams streams;
       Sender sender = context.sender(1, kTag, buffer.all());
       sender.wait_connected();
+      std::atomic<bool> enqueued{false};
+      streams.second.run([&] {
+        while (!enqueued) std::this_thread::yield();
+      });
       sender.put(Stream::host(streams.first));
       sender.put(Stream::host(streams.second));
-      expect_says(expect_code(Code::misuse, [&] { context.synchronize(Stream::host(streams.second)); }), wrong);
+      sender.put(Stream::host(streams.second));
+      enqueued = true;
+      const auto error = expect_code(Code::misuse, [&] { context.synchronize(Stream::host(streams.second)); });
+      expect_says(error, wrong);
+      EXPECT_EQ(error ? error->epoch() : 0, 2U);
       board().set(kGo, 1);
     } else {
       Receiver receiver = context.receiver(0, kTag, buffer.all());
       expect_reported_misuse(receiver, wrong);
+    }
+    board().meet(context);
+  });
+}
+
+TEST_P(Checks, a_release_that_runs_before_its_wait) {
+  run_peers(with_untold(checked_peers(GetParam())), [](Context& context) {
+    const Case& one = GetParam();
+    const Buffer buffer(context, one);
+    if (context.rank() == 0) {
+      TwoStreams streams;
+      Receiver receiver = context.receiver(1, kTag, buffer.all());
+      receiver.wait_connected();
+      receiver.wait(Stream::host(streams.first));
+      receiver.release(Stream::host(streams.second));
+      expect_says(expect_code(Code::misuse, [&] { context.synchronize(Stream::host(streams.second)); }),
+                  at("release") + " .epoch 1, on stream 'second'. runs before " + at("wait") + " .epoch 1,");
+      board().set(kGo, 1);
+    } else {
+      Sender sender = context.sender(0, kTag, buffer.all());
+      board().await(kGo, 1);
     }
     board().meet(context);
   });
@@ -145,6 +195,29 @@ TEST_P(Checks, a_put_that_runs_before_its_acquire) {
     } else {
       Receiver receiver = context.receiver(0, kTag, buffer.all());
       expect_reported_misuse(receiver, wrong);
+    }
+    board().meet(context);
+  });
+}
+
+/// The release needs the first epoch of the wait alone.
+TEST_P(Checks, a_release_that_runs_before_the_wait_of_a_batch) {
+  Case two_slots = GetParam();
+  two_slots.depth = 2;
+  run_peers(with_untold(checked_peers(two_slots)), [two_slots](Context& context) {
+    const Buffer buffer(context, two_slots);
+    if (context.rank() == 0) {
+      TwoStreams streams;
+      Receiver receiver = context.receiver(1, kTag, buffer.all(), {.depth = 2});
+      receiver.wait_connected();
+      receiver.wait(Stream::host(streams.first), 2);
+      receiver.release(Stream::host(streams.second));
+      expect_says(expect_code(Code::misuse, [&] { context.synchronize(Stream::host(streams.second)); }),
+                  at("release") + " .epoch 1, on stream 'second'. runs before " + at("wait") + " .epoch 1,");
+      board().set(kGo, 1);
+    } else {
+      Sender sender = context.sender(0, kTag, buffer.all(), {.depth = 2});
+      board().await(kGo, 1);
     }
     board().meet(context);
   });
@@ -297,15 +370,40 @@ TEST_P(Checks, memory_that_was_unmapped_under_an_open_channel) {
   });
 }
 
+TEST_P(Checks, memory_that_was_freed_under_a_plan) {
+  if (kSanitized) return;
+  run_peers(with_untold(checked_peers(GetParam())), [](Context& context) {
+    const std::size_t bytes = GetParam().bytes;
+    auto users = std::make_unique<std::vector<std::byte>>(bytes);
+    const Region region = context.region(users->data(), bytes);
+    HostStream host;
+    Plan plan = context.plan();
+    if (context.rank() == 0) {
+      Sender sender = context.sender(1, kTag, region.all());
+      plan.add(sender).commit(Stream::host(host));
+      users.reset();
+      const auto error = expect_code(Code::misuse, [&] { plan.start(Stream::host(host)); });
+      expect_says(error,
+                  "was freed" + at("") + " while the channel, opened" + at("") + ", is open; found by " + at("start"));
+      board().meet(context);
+    } else {
+      Receiver receiver = context.receiver(0, kTag, region.all());
+      board().meet(context);
+      expect_reported_misuse(receiver, "memory of its slots");
+    }
+  });
+}
+
 TEST_P(Checks, memory_that_was_freed_under_an_open_channel) {
   if (kSanitized) {
     skipped_here("a sanitizer's allocator does not tell where memory was freed");
     return;
   }
   run_peers(with_untold(checked_peers(GetParam())), [](Context& context) {
-    const std::size_t bytes = GetParam().bytes;
+    static thread_local std::vector<std::byte> users;
+    users.resize(GetParam().bytes);
     with_memory_that_goes(
-        context, new std::byte[bytes], bytes, [](void* gone, std::size_t) { delete[] static_cast<std::byte*>(gone); },
+        context, users.data(), users.size(), [](void*, std::size_t) { users = std::vector<std::byte>(); },
         "freed" + at(""));
   });
 }
@@ -370,10 +468,112 @@ void do_what_is_right(Context& context, const Case& one) {
   board().meet(context);
 }
 
+/// Verbs of one channel on two streams, each enqueued when the word of the last one is seen, by `drain` or in an answer
+/// of the peer. A stream may then still be in the verb that has raised the word.
+void do_what_words_order(Context& context, const Case& one) {
+  const std::uint64_t epochs = one.times(200);
+  const Buffer rows(context, one, 2 * one.bytes);
+  HostStream even;
+  HostStream odd;
+  const auto stream = [&](std::uint64_t n) { return Stream::host(n % 2 == 0 ? even : odd); };
+  const Rank other = 1 - context.rank();
+  Sender sender = context.sender(other, kTag, rows.all().slice(0, one.bytes));
+  Receiver receiver = context.receiver(other, kTag, rows.all().slice(one.bytes, one.bytes));
+  const auto take = [&] {
+    receiver.wait({});
+    receiver.release({});
+  };
+  for (std::uint64_t n = 0; n < epochs; ++n) {
+    if (context.rank() == 1) take();
+    sender.put(stream(n));
+    if (context.rank() == 0 && n % 2 == 0) sender.drain();
+    if (context.rank() == 0) take();
+  }
+  context.synchronize(stream(0));
+  context.synchronize(stream(1));
+  board().meet(context);
+}
+
+/// One stream waits, and another one releases: with two slots, the next wait runs before the release.
+void do_two_steps_at_once(Context& context, const Case& one) {
+  const Buffer buffer(context, one, 2 * one.bytes);
+  if (context.rank() == 0) {
+    Sender sender = context.sender(1, kTag, buffer.all(), {.depth = 2});
+    for (int n = 0; n < 4; ++n) sender.put({});
+    board().meet(context);
+  } else {
+    HostStream waits;
+    HostStream computes;
+    Receiver receiver = context.receiver(0, kTag, buffer.all(), {.depth = 2});
+    computes.run([] { board().await(kGo, 1); });
+    for (int n = 0; n < 2; ++n) {
+      receiver.wait(Stream::host(waits));
+      computes.wait(waits.record());
+      receiver.release(Stream::host(computes));
+    }
+    context.synchronize(Stream::host(waits));
+    board().set(kGo, 1);
+    context.synchronize(Stream::host(computes));
+    for (int n = 0; n < 2; ++n) receiver.wait(Stream::host(waits));
+    context.synchronize(Stream::host(waits));
+    board().meet(context);
+  }
+}
+
+/// A slice that the program keeps is of the slot that it has now.
+void do_use_a_kept_slice(Context& context, const Case& one) {
+  ChannelEnd end(context, one);
+  Slice kept;
+  for (std::uint64_t epoch = 1; epoch <= 3; ++epoch) {
+    if (end.first) {
+      fill(bytes_of(end.sender.acquire({})), {0, kTag, epoch});
+      end.sender.put({});
+    } else {
+      const Slice slot = end.receiver.wait({});
+      if (epoch == 1) kept = slot;
+      EXPECT_EQ(difference(bytes_of(kept), {0, kTag, epoch}), "");
+      end.receiver.release({});
+    }
+  }
+  board().meet(context);
+}
+
+/// Memory that is freed once its channel is closed, and then used in vain; a block that shrinks in its place. It is so
+/// long that malloc maps pages for it, which `free` unmaps.
+void do_free_when_closed(Context& context, const Case& one) {
+  constexpr std::size_t kLong = 1U << 20U;
+  void* memory = std::malloc(kLong);
+  const Region region = context.region(memory, one.bytes);
+  if (context.rank() == 0) {
+    Sender sender = context.sender(1, kTag, region.all());
+    sender.put({});
+    void* const shorter = std::realloc(memory, kLong / 2);
+    EXPECT_EQ(shorter, memory);
+    sender.put({});
+    sender.close();
+    std::free(shorter);
+    const auto error = expect_code(Code::misuse, [&] { sender.put({}); });
+    expect_says(error, "the channel is closed here");
+  } else {
+    Receiver receiver = context.receiver(0, kTag, region.all());
+    for (int n = 0; n < 2; ++n) {
+      receiver.wait({});
+      receiver.release({});
+    }
+    receiver.close();
+    std::free(memory);
+  }
+  board().meet(context);
+}
+
 TEST_P(Checks, what_is_right_stays_right) {
   run_peers(checked_peers(GetParam()), [](Context& context) {
     do_what_is_right(context, GetParam());
     do_what_is_right(context, on_host(GetParam()));
+    do_what_words_order(context, GetParam());
+    do_two_steps_at_once(context, GetParam());
+    do_use_a_kept_slice(context, GetParam());
+    if (!kSanitized) do_free_when_closed(context, GetParam());
   });
 }
 

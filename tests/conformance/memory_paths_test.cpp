@@ -73,7 +73,7 @@ std::string path_of(const Case& one) {
   }
   if (!one.user) return "shm: copied by the stream into the target, which is mapped" + by_stream;
   return "shm: the target cannot be mapped, so parts up to 4096 bytes go through a bounce buffer, larger ones by the "
-         "kernel's cross-memory copy" +
+         "kernel's cross-memory copy, of which a peer that waits does its share" +
          by_stream;
 }
 
@@ -119,6 +119,32 @@ TEST_P(MemoryPaths, are_told_by_describe) {
       return;
     }
     expect_path(context, one, path_of(one), landing_of(one));
+  });
+}
+
+/// A put does not wait for the receiver, however large it is. In the second half one rank waits while the other puts.
+TEST_P(MemoryPaths, let_both_ranks_put_before_they_wait) {
+  const Case& one = GetParam();
+  run_peers(one.peers(), [&](Context& context) {
+    const Buffer source(context, one);
+    const Buffer target(context, one);
+    const Rank self = context.rank();
+    const Rank other = 1 - self;
+    Sender out = context.sender(other, kTag, source.all());
+    Receiver in = context.receiver(other, kTag, target.all());
+    constexpr std::uint64_t kBoth = 3;
+    constexpr std::uint64_t kInTurns = 6;
+    for (std::uint64_t epoch = 1; epoch <= kInTurns; ++epoch) {
+      const auto put = [&] {
+        fill(bytes_of(out.acquire({})), {self, kTag, epoch});
+        out.put({});
+      };
+      const bool first = epoch <= kBoth || self == 0;
+      if (first) put();
+      expect_and_poison(in.wait({}), {other, kTag, epoch});
+      in.release({});
+      if (!first) put();
+    }
   });
 }
 

@@ -23,6 +23,7 @@ import tempfile
 SOURCES = pathlib.Path(__file__).parent
 NETWORK_ALONE = {"write_before_drain"}  # elsewhere such a put has moved its bytes when it returns
 WITHOUT_CHANNELS = {"two_streams_without_event", "event"}
+CHECKED = {"write_after_put", "write_before_the_stream_acquires"}  # also with SLUICE_CHECK=1, whose locks must hide no race
 LIMIT_S = 60
 
 
@@ -43,9 +44,11 @@ def rows(network):
         for name, marks in programs(kind + ".cpp").items():
             for threads in (True, False):
                 if name not in NETWORK_ALONE:
-                    yield kind, name, marks, threads, ""
+                    yield kind, name, marks, threads, "", ""
                 if network and name not in WITHOUT_CHANNELS and not threads:
-                    yield kind, name, marks, threads, network
+                    yield kind, name, marks, threads, network, ""
+                if name in CHECKED or kind == "right":
+                    yield kind, name, marks, threads, "", "checks"
 
 
 def reports(text):
@@ -57,14 +60,16 @@ def reports(text):
 def names(stacks, name, lines):
     """Whether one stack has a line of `lines[0]`, and the other one of `lines[1]`, in a frame of the function `name` or of a lambda in it."""
     def has(stack, line):
-        return re.search(rf"(\b{name}\b|operator\(\)).* \S*wrong\.cpp:{line}\b", stack) and re.search(rf"\b{name}\b", stack)
+        return re.search(rf"(\b{name}\b|operator\(\)).* \S*wrong\.cpp:{line}\b", stack)
     return any(has(stacks[a], lines[0]) and has(stacks[1 - a], lines[1]) for a in (0, 1) if len(stacks) == 2)
 
 
-def check(bin_folder, kind, name, marks, threads, network):
+def check(bin_folder, kind, name, marks, threads, network, checks):
     """What is wrong; empty: nothing."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "TSAN_OPTIONS": f"log_path={folder}/log:exitcode=66"}
+        if checks:
+            environment["SLUICE_CHECK"] = "1"
         if network:
             environment["SLUICE_BACKENDS"] = network
         command = [f"{bin_folder}/sluice-run", "-n", "2", *["--threads"] * threads, f"{bin_folder}/races_{kind}", name]
@@ -92,8 +97,8 @@ def main():
     chosen = [row for row in rows(arguments.network) if arguments.only in row[1]] * arguments.times
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         for row, why in zip(chosen, pool.map(lambda row: check(arguments.bin, *row), chosen)):
-            kind, name, _, threads, network = row
-            title = f"{kind} {name} {'threads' if threads else 'processes'} {network}"
+            kind, name, _, threads, network, checks = row
+            title = f"{kind} {name} {'threads' if threads else 'processes'} {network}{checks}"
             if why:
                 failed += 1
                 print(f"FAILED: {title}: {why}")

@@ -2,6 +2,9 @@
 // Programs with a race between the program and a channel, or between two streams. `// HERE` is on the two lines of each
 // that ThreadSanitizer has to name; on others `// or` is on a third, which is one of them where the other end is
 // another process.
+#include <atomic>
+#include <thread>
+
 #include "tests/races/program.hpp"
 
 namespace {
@@ -84,6 +87,28 @@ void two_streams_without_event(Context& ctx) {
   ctx.synchronize(Stream::host(second));
 }
 
+/// The same where the call is one of many that a callable enqueues: there is no room for them, and they wait elsewhere.
+void write_after_put_in_a_callable(Context& ctx) {
+  HostStream thread({.capacity = 16});
+  const Stream stream = Stream::host(thread);
+  Ends ends(ctx);
+  if (ctx.rank() == 0) {
+    std::atomic<bool> enqueued{false};
+    thread.run([&] {
+      for (int n = 0; n < 20; ++n) thread.run([] {});
+      ends.out.put(stream);  // HERE
+      enqueued.store(true, std::memory_order_relaxed);
+    });
+    while (!enqueued.load(std::memory_order_relaxed)) std::this_thread::yield();
+    fill(ends.memory.slice(0, kBytes), 2);  // HERE
+    ctx.synchronize(stream);
+  } else {
+    ends.in.wait(stream);
+    ends.in.release(stream);
+  }
+  ctx.synchronize(stream);
+}
+
 /// The engine, or a NIC, reads the slots of a plan after `start` has returned.
 void write_after_start_of_plan(Context& ctx) {
   HostStream thread;
@@ -127,6 +152,7 @@ constexpr Program kPrograms[] = {
     {"read_after_release", read_after_release},
     {"read_before_synchronize", read_before_synchronize},
     {"two_streams_without_event", two_streams_without_event},
+    {"write_after_put_in_a_callable", write_after_put_in_a_callable},
     {"write_after_start_of_plan", write_after_start_of_plan},
     {"write_before_drain", write_before_drain},
 };

@@ -17,6 +17,7 @@ TEST(Sizes, are_the_powers_of_two_of_a_range) {
   EXPECT_EQ(bench::parse_sizes("9:65"), (Sizes{16, 32, 64}));
   EXPECT_EQ(bench::parse_sizes("512k:1m"), (Sizes{512 << 10, 1 << 20}));
   EXPECT_EQ(bench::parse_sizes("4k"), (Sizes{4096}));
+  EXPECT_EQ(bench::parse_sizes("8,64:128,1m"), (Sizes{8, 64, 128, 1 << 20}));
 }
 
 TEST(Sizes, begin_with_the_empty_message_where_the_range_begins_with_zero) {
@@ -25,7 +26,7 @@ TEST(Sizes, begin_with_the_empty_message_where_the_range_begins_with_zero) {
 }
 
 TEST(Sizes, that_cannot_be_are_refused) {
-  for (const char* text : {"", ":", "8:", ":8", "8:4", "9:15", "8:x", "1:2:3", "-8:8", "8q", "1:2g"})
+  for (const char* text : {"", ":", "8:", ":8", "8:4", "9:15", "8:x", "1:2:3", "-8:8", "8q", "1:2g", "8,", ",8", "8,x"})
     EXPECT_THROW(bench::parse_sizes(text), apps::UsageError) << text;
 }
 
@@ -73,6 +74,24 @@ TEST(CommandLine, is_read) {
   EXPECT_EQ(options.against, (std::vector<std::string>{"floor", "mpi"}));
 }
 
+TEST(CommandLine, pins_as_the_bench_wants_unless_it_is_said) {
+  bench::Options options;
+  ASSERT_TRUE(parse({"latency"}, options).run);
+  EXPECT_FALSE(options.pin);
+  ASSERT_TRUE(parse({"latency", "--pin"}, options).run);
+  EXPECT_EQ(options.pin, true);
+  ASSERT_TRUE(parse({"latency", "--no-pin"}, options).run);
+  EXPECT_EQ(options.pin, false);
+}
+
+TEST(CommandLine, has_goals) {
+  bench::Options options;
+  ASSERT_TRUE(parse({"latency", "--goal", "floor=0.85@8:16k,mpi*=1"}, options).run);
+  ASSERT_EQ(options.goals.size(), 2U);
+  EXPECT_EQ(options.goals[0].rival, "floor");
+  EXPECT_EQ(options.goals[1].text, "mpi*=1");
+}
+
 TEST(CommandLine, has_help_that_says_what_is_measured_and_what_a_ratio_is) {
   bench::Options options;
   const auto parsed = parse({"--help"}, options);
@@ -102,6 +121,7 @@ TEST(CommandLine, that_is_wrong_gives_one_line_and_exit_code_2) {
       {"latency", "--depth", "0"},
       {"latency", "--neighbours", "5"},
       {"latency", "--columns", "comb"},
+      {"latency", "--goal", "floor"},
   };
   for (const auto& arguments : wrong) {
     bench::Options options;

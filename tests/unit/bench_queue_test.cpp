@@ -69,6 +69,19 @@ TEST(Queue, captures_nothing_where_nothing_is_replayed) {
   EXPECT_EQ(queue.captured, 0);
 }
 
+TEST(Queue, runs_a_pipeline_without_a_gate_or_a_lead_in) {
+  Pretended queue;
+  long steps = 0;
+  long ran = 0;
+  const auto step = [&] {
+    ++steps;
+    queue.run([&] { ++ran; });
+  };
+  EXPECT_GT(queue.drive(Drive::pipelined, 3 * kItems, step), 0);
+  EXPECT_EQ(steps, 3 * kItems);
+  EXPECT_EQ(ran, 3 * kItems);
+}
+
 TEST(Queue, does_as_much_at_once_as_it_holds) {
   Pretended queue;
   long steps = 0;

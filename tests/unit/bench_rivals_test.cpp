@@ -42,12 +42,22 @@ TEST(Rivals, are_left_out_of_a_side_that_they_lack) {
 }
 
 TEST(Rivals, all_are_those_that_can_run) {
-  EXPECT_EQ(rivals_for(against({"all"}), &Rival::latency).size(), 1U);
+  EXPECT_EQ(rivals_for(against({"all"}), &Rival::latency).size(), 2U);
   EXPECT_TRUE(rivals_for(against({"none"}), &Rival::latency).empty());
 }
 
+TEST(Rivals, that_copy_with_both_ranks_are_for_memory_that_cannot_be_mapped) {
+  EXPECT_FALSE(offered("shared_copy", against({"all"})));
+  Options options = against({"all"});
+  options.memory = MemoryChoice::user;
+  EXPECT_TRUE(offered("shared_copy", options));
+  options.backend = "ofi:tcp";
+  EXPECT_FALSE(offered("shared_copy", options));
+}
+
 TEST(Rivals, below_which_nothing_is_are_floors) {
-  for (const char* floor : {"floor", "ofi_floor", "ofi_floor_wait", "ofi_floor_data", "raw", "raw_host"})
+  for (const char* floor :
+       {"floor", "protocol_floor", "ofi_floor", "ofi_floor_wait", "ofi_floor_data", "raw", "raw_host"})
     EXPECT_TRUE(is_floor(floor)) << floor;
   for (const char* rival : {"mpi", "synchronised", "nvshmem", "nccl", "ucx"}) EXPECT_FALSE(is_floor(rival)) << rival;
 }

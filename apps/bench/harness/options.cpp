@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdint>
+#include <iterator>
 
 namespace bench {
 namespace {
@@ -25,6 +27,20 @@ const apps::Choices<CsvColumns> kColumns = {{"sluice", CsvColumns::sluice}, {"cu
 constexpr std::size_t kMaxBytes = std::size_t{1} << 30;
 
 constexpr int kMaxCount = 65536;
+
+std::vector<std::size_t> parse_range(std::string_view text) {
+  const auto colon = text.find(':');
+  const std::size_t min = apps::parse_size(text.substr(0, colon));
+  const std::size_t max = colon == std::string_view::npos ? min : apps::parse_size(text.substr(colon + 1));
+  if (max > kMaxBytes) throw apps::UsageError("sizes end at 1g, not at " + apps::size_text(max));
+  std::vector<std::size_t> sizes;
+  if (min == 0) sizes.push_back(0);
+  if (min <= max) {
+    for (std::size_t size = std::bit_ceil(min); size <= max; size *= 2) sizes.push_back(size);
+  }
+  if (sizes.empty()) throw apps::UsageError("no power of two is in '" + std::string(text) + "'");
+  return sizes;
+}
 
 // Adds an option whose text `parse_text` reads. A UsageError of `parse_text` is reported as a wrong argument of the
 // option.
@@ -56,12 +72,15 @@ void add_what(CLI::App& app, Options& options) {
   app.add_flag("--touch", options.touch, "the target reads the payload");
   const auto against = [&options](const std::string& list) { options.against = split(list); };
   add_text(app, "--against", "rivals, separated by commas; all: those that can run here; none", "NAME,...", against);
+  const auto goals = [&options](const std::string& list) { options.goals = parse_goals(list); };
+  add_text(app, "--goal", "what the ratio to a rival should be at least: the row says whether it is",
+           "[METRIC/]NAME=RATIO[@MIN:MAX],...", goals);
 }
 
 void add_how_much(CLI::App& app, Options& options) {
   const CLI::Validator count = apps::whole_number(1, kMaxCount);
   const auto sizes = [&options](const std::string& range) { options.sizes = parse_sizes(range); };
-  add_text(app, "--sizes", "bytes of a message: powers of two, with k and m", "MIN:MAX", sizes);
+  add_text(app, "--sizes", "bytes of a message: powers of two, with k and m; or several ranges", "MIN:MAX,...", sizes);
   app.add_option("--depth", options.depth, "slots of a channel")->transform(count);
   app.add_option("--window", options.window, "messages before an answer")->transform(count);
   app.add_option("--rails", options.rails, "rails to stripe over, as SLUICE_RAILS; default: chosen by size")
@@ -77,7 +96,10 @@ void add_how_much(CLI::App& app, Options& options) {
   app.add_option("--busy", options.busy, "threads that compute, for progress; default: as many as cores")
       ->transform(count);
   app.add_flag("--batch", options.batch, "for rate: a second row, by the verbs of several epochs");
-  app.add_flag("--pin", options.pin, "pin rank r to core r mod the number of cores");
+  const auto pin = [&options](std::int64_t times) { options.pin = times > 0; };
+  app.add_flag_function("--pin,!--no-pin", pin,
+                        "pin each rank to a core of its own, or do not; default: pin, except on GPUs and where ranks "
+                        "need several cores");
 }
 
 }  // namespace
@@ -97,7 +119,8 @@ apps::Parsed parse(int argc, const char* const* argv, const BenchNames& benches,
   app.footer(
       "NAME, and what it measures:\n" + list +
       "\nratio, beside the time of a rival: the rival's time divided by Sluice's, the median over the rounds. Above 1\n"
-      "Sluice is faster.");
+      "Sluice is faster. Behind it, the 95 % confidence interval of that median. A goal holds if the interval's lower\n"
+      "end reaches it, and fails if its upper end does not.");
   add_what(app, options);
   add_how_much(app, options);
   app.add_option("--json", options.json, "write the rows to this file")->option_text("FILE");
@@ -110,17 +133,13 @@ apps::Parsed parse(int argc, const char* const* argv, const BenchNames& benches,
 }
 
 std::vector<std::size_t> parse_sizes(std::string_view text) {
-  const auto colon = text.find(':');
-  const std::size_t min = apps::parse_size(text.substr(0, colon));
-  const std::size_t max = colon == std::string_view::npos ? min : apps::parse_size(text.substr(colon + 1));
-  if (max > kMaxBytes) throw apps::UsageError("sizes end at 1g, not at " + apps::size_text(max));
   std::vector<std::size_t> sizes;
-  if (min == 0) sizes.push_back(0);
-  if (min <= max) {
-    for (std::size_t size = std::bit_ceil(min); size <= max; size *= 2) sizes.push_back(size);
+  for (;;) {
+    const auto comma = text.find(',');
+    std::ranges::copy(parse_range(text.substr(0, comma)), std::back_inserter(sizes));
+    if (comma == std::string_view::npos) return sizes;
+    text.remove_prefix(comma + 1);
   }
-  if (sizes.empty()) throw apps::UsageError("no power of two is in '" + std::string(text) + "'");
-  return sizes;
 }
 
 std::string_view ofi_provider(const Options& options) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "apps/bench/harness/goals.hpp"
 #include "apps/common/options.hpp"
 
 #include <cstddef>
@@ -34,12 +35,13 @@ struct Options {
   int rounds = 20;
   int neighbours = 4;
   int pairs = 0;
-  int ranks = 0;       ///< the ranks of the run, not an option
-  int busy = 0;        ///< the threads of the bench `progress` that compute; 0: as many as cores
-  bool touch = false;  ///< the target reads the payload
-  bool pin = false;
-  bool batch = false;  ///< of the bench `rate`: also by the verbs of several epochs
+  int ranks = 0;                     ///< the ranks of the run, not an option
+  int busy = 0;                      ///< the threads of the bench `progress` that compute; 0: as many as cores
+  bool touch = false;                ///< the target reads the payload
+  std::optional<bool> pin;           ///< each rank to a core
+  bool batch = false;                ///< of the bench `rate`: also by the verbs of several epochs
   std::vector<std::string> against;  ///< rivals by name; {"all"}: all that can run; {"none"}
+  std::vector<Goal> goals;           ///< of the ratios
   std::string json, csv, trace;      ///< files to write; empty: none
   CsvColumns columns = CsvColumns::sluice;
 };
@@ -54,8 +56,8 @@ inline bool of_gpu(std::optional<StreamChoice> stream) {
   return stream == StreamChoice::cuda || stream == StreamChoice::hip;
 }
 
-/// "MIN:MAX" or "SIZE" as the powers of two between them, with 0 in front if MIN is 0.
-/// @throws apps::UsageError for any other text, and for a range without a power of two.
+/// "MIN:MAX" or "SIZE" as the powers of two between them, with 0 in front if MIN is 0; or several of these, separated
+/// by commas. @throws apps::UsageError for any other text, and for a range without a power of two.
 std::vector<std::size_t> parse_sizes(std::string_view text);
 
 /// The provider of `--backend ofi:PROVIDER`; empty if that is not the only backend that the library may choose.

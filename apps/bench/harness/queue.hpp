@@ -37,6 +37,7 @@ double timed_steps(long count, Step step) {
 enum class Drive {
   in_order,         ///< the calling thread runs the steps; their time
   ahead,            ///< all steps are enqueued on a stream before the first one runs; their time on the stream
+  pipelined,        ///< the host enqueues steps while the stream runs them, and then synchronises; the host's time
   stepwise,         ///< the host enqueues a step and synchronises with the stream, again and again; the host's time
   enqueue,          ///< as `ahead`; the time that the host takes to enqueue a step
   enqueue_put,      ///< as `ahead`; the time that the host takes to enqueue the put of a step
@@ -45,9 +46,9 @@ enum class Drive {
   replayed,         ///< as `ahead`, but the steps are a graph that is launched again and again
   enqueue_replay    ///< as `replayed`; the time that the host takes to launch the graph
 };
-inline constexpr std::array kDriveNames = {"in_order",        "ahead",       "stepwise",
-                                           "enqueue",         "enqueue_put", "enqueue_wait",
-                                           "enqueue_release", "replayed",    "enqueue_replay"};
+inline constexpr std::array kDriveNames = {"in_order", "ahead",         "pipelined",    "stepwise",
+                                           "enqueue",  "enqueue_put",   "enqueue_wait", "enqueue_release",
+                                           "replayed", "enqueue_replay"};
 
 inline bool replays(Drive drive) { return drive == Drive::replayed || drive == Drive::enqueue_replay; }
 
@@ -88,6 +89,11 @@ class Queue {
     switch (drive) {
       case Drive::in_order:
       case Drive::ahead: return run_ahead(count, step);
+      case Drive::pipelined:
+        return timed([&] {
+          for (long i = 0; i < count; ++i) step();
+          synchronize();
+        });
       case Drive::stepwise:
         return timed_steps(count, [&] {
           step();

@@ -8,6 +8,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
@@ -32,9 +33,17 @@ std::string cpu_model() {
 Json rivals_json(const Row& row) {
   Json rivals = Json::object();
   for (const RivalResult& rival : row.rivals)
-    rivals[rival.name] = {{"what", rival.what}, {"p50", rival.p50}, {"ratio", rival.ratio}};
+    rivals[rival.name] = {
+        {"what", rival.what},
+        {"p50", rival.p50},
+        {"ratio", rival.ratio},
+        {"interval", rival.interval ? Json{rival.interval->low, rival.interval->high} : Json(nullptr)},
+        {"goal", rival.goal ? Json(*rival.goal) : Json(nullptr)},
+        {"verdict", rival.goal ? Json(name(judge(rival.interval, *rival.goal))) : Json(nullptr)}};
   return rivals;
 }
+
+Json list_or_null(const std::vector<int>& numbers) { return numbers.empty() ? Json(nullptr) : Json(numbers); }
 
 Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
@@ -48,7 +57,9 @@ Json object(const Row& row, const Machine& machine) {
           {"fired_by", row.fired_by},
           {"ranks", row.ranks},
           {"pairs", row.pairs ? Json(*row.pairs) : Json(nullptr)},
-          {"launch", row.launch},
+          {"launch", row.placement.launch},
+          {"cores", list_or_null(row.placement.cores)},
+          {"line_ns", row.placement.line_ns ? Json(*row.placement.line_ns) : Json(nullptr)},
           {"bytes", row.bytes},
           {"depth", row.depth},
           {"window", row.window},
@@ -63,6 +74,7 @@ Json object(const Row& row, const Machine& machine) {
           {"rounds", row.rounds},
           {"settings", text_or_null(row.settings)},
           {"floor_drift", row.floor_drift ? Json(*row.floor_drift) : Json(nullptr)},
+          {"drifted_rounds", list_or_null(row.drifted_rounds)},
           {"version", machine.version},
           {"cpu", machine.cpu},
           {"gpu", text_or_null(machine.gpu.model)},
@@ -82,10 +94,32 @@ std::vector<std::string> rival_names(const std::vector<Row>& rows) {
   return names;
 }
 
+std::string ratio_number(double value) { return fmt::format("{:.{}f}", value, value < 10 ? 2 : value < 100 ? 1 : 0); }
+
 // Four significant digits, or fewer below 1.
 std::string number(double value) {
   const double size = value < 0 ? -value : value;
   return fmt::format("{:.{}f}", value, size < 10 ? 3 : size < 100 ? 2 : size < 1000 ? 1 : 0);
+}
+
+std::string cores_text(const Placement& placement) {
+  const std::string cores = !placement.cores.empty()  ? fmt::format("on cores {}", fmt::join(placement.cores, ", "))
+                            : placement.too_few_cores ? "not pinned, because there are fewer cores"
+                                                      : "not pinned";
+  return placement.line_ns ? fmt::format("{}, a line takes {:.0f} ns", cores, *placement.line_ns) : cores;
+}
+
+std::string interval_text(const std::optional<Interval>& interval) {
+  return interval ? fmt::format("{}-{}", ratio_number(interval->low), ratio_number(interval->high)) : "";
+}
+
+std::string goals_text(const Row& row) {
+  std::string text;
+  for (const RivalResult& rival : row.rivals) {
+    if (rival.goal)
+      text += fmt::format("  {} {}: {}", rival.name, *rival.goal, name(judge(rival.interval, *rival.goal)));
+  }
+  return text;
 }
 
 std::string counted(int count, const char* what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); }
@@ -111,22 +145,25 @@ Machine this_machine(const Gpu& gpu) {
 std::string header_text(const Row& row) {
   std::string text =
       fmt::format("# {:>8} {:>26} {:>9} {:>9}", "Size", fmt::format("{} ({})", row.metric, row.unit), "p10", "p99");
-  for (const RivalResult& rival : row.rivals) text += fmt::format(" {:>18} {:>6}", rival.name, "ratio");
+  for (const RivalResult& rival : row.rivals)
+    text += fmt::format(" {:>18} {:>6} {:>11}", rival.name, "ratio", "interval");
   return text;
 }
 
 std::string settings_text(const Row& row) {
   const std::string pairs = row.pairs ? fmt::format(", {} at once", counted(*row.pairs, "pair")) : "";
   const std::string settings = row.settings.empty() ? "" : "; " + row.settings;
-  return fmt::format("{}: {}, stream {}, memory {}{}, fired by {}, depth {}, window {}; {} by {}{}; a sample: {}{}",
+  return fmt::format("{}: {}, stream {}, memory {}{}, fired by {}, depth {}, window {}; {} by {}{}, {}; a sample: {}{}",
                      row.bench, row.backend, row.stream, row.memory, row.touch ? ", payload read" : "", row.fired_by,
-                     row.depth, row.window, counted(row.ranks, "rank"), row.launch, pairs, row.sample, settings);
+                     row.depth, row.window, counted(row.ranks, "rank"), row.placement.launch, pairs,
+                     cores_text(row.placement), row.sample, settings);
 }
 
 std::string ratio_text(const Row& row) {
-  return row.rivals.empty()
-             ? ""
-             : "# ratio: the rival's time divided by Sluice's, median over rounds; above 1 Sluice is faster\n";
+  return row.rivals.empty() ? ""
+                            : "# ratio: the rival's time divided by Sluice's, median over rounds; above 1 Sluice is "
+                              "faster; interval: its "
+                              "95 % confidence interval\n";
 }
 
 std::string row_text(const Row& row) {
@@ -134,9 +171,11 @@ std::string row_text(const Row& row) {
   std::string text =
       fmt::format("{:>10} {:>26} {:>9} {:>9}", row.bytes, number(ours.p50), number(ours.p10), number(ours.p99));
   for (const RivalResult& rival : row.rivals)
-    text += fmt::format(" {:>18} {:>6}", number(rival.p50), number(rival.ratio));
-  if (row.floor_drift.value_or(0) > kDriftAllowed)
-    text += fmt::format("  ! the floor moved by {:.0f} % between rounds", *row.floor_drift * 100);
+    text += fmt::format(" {:>18} {:>6} {:>11}", number(rival.p50), number(rival.ratio), interval_text(rival.interval));
+  text += goals_text(row);
+  if (!row.drifted_rounds.empty())
+    text += fmt::format("  ! the floor drifted in {} of {} rounds: {}", row.drifted_rounds.size(), row.rounds,
+                        fmt::join(row.drifted_rounds, ", "));
   return text;
 }
 
@@ -149,6 +188,19 @@ void Report::add(Row row) {
   rows_.push_back(std::move(row));
   apps::write_text(json_, to_json());
   apps::write_text(csv_, columns_ == CsvColumns::cup_ecs ? to_cup_ecs() : to_csv());
+}
+
+std::vector<std::string> Report::unused(const std::vector<Goal>& goals) const {
+  std::vector<std::string> lines;
+  for (const Goal& goal : goals) {
+    const auto is_for = [&](const Row& row) {
+      return std::ranges::any_of(
+          row.rivals, [&](const RivalResult& rival) { return goal.is_for(row.metric, rival.name, row.bytes); });
+    };
+    if (std::ranges::none_of(rows_, is_for))
+      lines.push_back("the goal " + goal.text + " is for no rival of these rows");
+  }
+  return lines;
 }
 
 std::string Report::to_json() const {
@@ -181,13 +233,15 @@ std::string Report::to_csv() const {
     }
   };
   line(object({}, machine_), true);
-  for (const auto& name : names) text += fmt::format("{0}_p50,{0}_ratio,", name);
+  for (const auto& name : names) text += fmt::format("{0}_p50,{0}_ratio,{0}_low,{0}_high,", name);
   text.back() = '\n';
   for (const Row& row : rows_) {
     line(object(row, machine_), false);
     for (const auto& name : names) {
       const auto rival = std::ranges::find(row.rivals, name, &RivalResult::name);
       text += rival == row.rivals.end() ? ",," : fmt::format("{},{},", rival->p50, rival->ratio);
+      const bool known = rival != row.rivals.end() && rival->interval;
+      text += known ? fmt::format("{},{},", rival->interval->low, rival->interval->high) : ",,";
     }
     text.back() = '\n';
   }

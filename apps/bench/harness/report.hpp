@@ -24,6 +24,16 @@ struct RivalResult {
   double p50 = 0;                              ///< in the row's unit
   double ratio = 0;                            ///< its time / Sluice's time: above 1 Sluice is faster
   std::optional<RoundTrips> round_trips = {};  ///< unset: a unit is no round trip
+  std::optional<Interval> interval = {};       ///< of the ratio, which is the median over rounds; unset: too few rounds
+  std::optional<double> goal = {};             ///< what the ratio should be at least; unset: there is no goal
+};
+
+/// How a run was started, and where.
+struct Placement {
+  std::string launch;             ///< for people: "mpi", "threads", "sluice-run" or "alone"
+  std::vector<int> cores = {};    ///< at rank 0: the core of each rank; empty if not all of them are bound to one core
+  bool too_few_cores = false;     ///< the ranks should have been bound, but are more than the cores
+  std::optional<double> line_ns;  ///< at rank 0: how long a cache line needs from its core to that of rank 1
 };
 
 /// One result of a bench, a line of the output. docs/benchmarks.md ("JSON") describes the values.
@@ -36,7 +46,7 @@ struct Row {
   std::string fired_by;
   int ranks = 0;
   std::optional<int> pairs;  ///< pairs of ranks that take part; unset: the bench has no pairs
-  std::string launch;
+  Placement placement;
   std::size_t bytes = 0;
   int depth = 0;
   int window = 0;
@@ -48,6 +58,7 @@ struct Row {
   std::string sample;                 ///< the meaning of a sample, for people
   std::string settings;               ///< settings of the library on which the bench depends; else empty
   std::optional<double> floor_drift;  ///< drift (statistics.hpp) of the floor's rounds; unset: no floor has run
+  std::vector<int> drifted_rounds;    ///< those in which the floor drifted (statistics.hpp), counted from 1
   std::vector<RivalResult> rivals;
   std::optional<RoundTrips> round_trips = {};  ///< Sluice's; unset: a unit is no round trip
 };
@@ -79,6 +90,8 @@ class Report {
 
   /// @throws std::runtime_error if a file cannot be written.
   void add(Row row);
+  /// A line for each goal that is for no rival of any row.
+  std::vector<std::string> unused(const std::vector<Goal>& goals) const;
 
   std::string to_json() const;
   std::string to_csv() const;
@@ -94,7 +107,8 @@ class Report {
   std::vector<Row> rows_;
 };
 
-/// A printed row: the size, Sluice's p50, p10 and p99, then the p50 and the ratio of each rival.
+/// A printed row: the size, Sluice's p50, p10 and p99, then for each rival its p50, the ratio and the ratio's interval;
+/// at the end the verdicts of the row's goals.
 std::string row_text(const Row& row);
 /// The names of these columns.
 std::string header_text(const Row& row);

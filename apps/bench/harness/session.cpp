@@ -5,26 +5,17 @@
 #include "apps/bench/harness/host_queue.hpp"
 #include "apps/bench/rivals/mpi.hpp"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
-#include <thread>
 
 namespace bench {
 namespace {
-
-void pin(int rank) {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  CPU_SET(static_cast<unsigned>(rank) % std::thread::hardware_concurrency(), &cores);
-  if (::sched_setaffinity(0, sizeof(cores), &cores) != 0)
-    throw std::runtime_error("--pin: this rank may not choose its core");
-}
 
 // Memory that ranks have mapped is one rail.
 bool has_one_rail(const apps::Names& backends) {
@@ -62,7 +53,7 @@ double resident_bytes() {
 
 Session::Session(sluice::Context& context_in, const Options& options_in, double resident_at_start_in)
     : context(context_in), options(options_in), resident_at_start(resident_at_start_in) {
-  if (options.pin) pin(context.rank());
+  if (options.pin.value()) pin(context);
   const std::vector<Gpu> gpus = gpus_for(options.stream.value());
   // Ranks on one machine get a GPU each, if there are enough.
   if (!gpus.empty()) device_ = context.node_rank() % static_cast<int>(gpus.size());
@@ -103,15 +94,27 @@ Workload Session::pair_workload(std::size_t bytes, int default_depth) {
   return workload;
 }
 
-const std::string& Session::launch() {
-  if (launch_.empty()) {
-    const double process = ::getpid();
-    std::array<double, 2> max_and_minus_min = {process, -process};
-    team().collectives.max(max_and_minus_min);
-    const bool one_process = max_and_minus_min[0] == -max_and_minus_min[1];
-    launch_ = under_mpi() ? "mpi" : context.size() == 1 ? "alone" : one_process ? "threads" : "sluice-run";
+const Placement& Session::placement() {
+  if (placement_) return *placement_;
+  placement_.emplace();
+  const double process = ::getpid();
+  std::array<double, 2> max_and_minus_min = {process, -process};
+  team().collectives.max(max_and_minus_min);
+  const bool one_process = max_and_minus_min[0] == -max_and_minus_min[1];
+  placement_->launch = under_mpi() ? "mpi" : context.size() == 1 ? "alone" : one_process ? "threads" : "sluice-run";
+
+  const int core = bound_core().value_or(-1);
+  const std::vector<std::size_t> bytes_of(static_cast<std::size_t>(context.size()), sizeof(core));
+  team().collectives.gather(std::as_bytes(std::span(&core, 1)), bytes_of, [&](int, std::span<const std::byte> part) {
+    std::memcpy(&placement_->cores.emplace_back(), part.data(), sizeof(core));
+  });
+  if (std::ranges::find(placement_->cores, -1) != placement_->cores.end()) {
+    placement_->cores.clear();
+    placement_->too_few_cores = options.pin.value();
   }
-  return launch_;
+  if (context.size() > 1 && context.rank() < 2)
+    placement_->line_ns = line_time_ns(context, 1 - context.rank(), context.rank() == 0);
+  return *placement_;
 }
 
 apps::Description Session::description_of_all(const std::string& description) {
@@ -127,7 +130,7 @@ Row Session::row(const Workload& workload, const Metric& metric, const apps::Des
   row.touch = options.touch;
   row.fired_by = apps::joined(channels.fired_by);
   row.ranks = context.size();
-  row.launch = launch();
+  row.placement = placement();
   row.bytes = workload.bytes;
   row.depth = workload.depth;
   row.window = workload.window;
@@ -149,9 +152,17 @@ Row make_row(Session& session, const Workload& workload, const Metric& metric, c
   row.sample = sample_text(measured.batch);
   row.round_trips = round_trips(ours.rounds, metric, measured.batch);
   for (const Timing& rival : std::span(measured.timings).subspan(1)) {
-    row.rivals.push_back({rival.name, rival.what, summarise(convert(rival.rounds, metric)).p50,
-                          ratio(rival.rounds, ours.rounds), round_trips(rival.rounds, metric, measured.batch)});
-    if (!row.floor_drift && is_floor(rival.name)) row.floor_drift = drift(rival.rounds);
+    const std::vector<double> of_rounds = ratios(rival.rounds, ours.rounds);
+    row.rivals.push_back({.name = rival.name,
+                          .what = rival.what,
+                          .p50 = summarise(convert(rival.rounds, metric)).p50,
+                          .ratio = median(of_rounds),
+                          .round_trips = round_trips(rival.rounds, metric, measured.batch),
+                          .interval = interval_of_median(of_rounds),
+                          .goal = goal_of(session.options.goals, metric.name, rival.name, workload.bytes)});
+    if (row.floor_drift || !is_floor(rival.name)) continue;
+    row.floor_drift = drift(rival.rounds);
+    row.drifted_rounds = drifted_rounds(rival.rounds);
   }
   return row;
 }

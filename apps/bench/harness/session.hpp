@@ -2,6 +2,7 @@
 #pragma once
 
 #include "apps/bench/harness/contender.hpp"
+#include "apps/bench/harness/cores.hpp"
 #include "apps/bench/harness/measure.hpp"
 #include "apps/bench/harness/report.hpp"
 #include "apps/bench/ours/ours.hpp"
@@ -57,8 +58,8 @@ class Session {
   /// A workload of this rank and its partner. The partners are ranks 0 and 1, 2 and 3, ...
   Workload pair_workload(std::size_t bytes, int default_depth);
 
-  /// How this run was started, for people: "mpi", "threads", "sluice-run" or "alone". All ranks make the first call.
-  const std::string& launch();
+  /// How this run was started, and where. All ranks make the first call.
+  const Placement& placement();
 
   /// Reads a description of this rank's channels and adds, at rank 0, those of all ranks. All ranks call it.
   apps::Description description_of_all(const std::string& description);
@@ -74,7 +75,7 @@ class Session {
  private:
   std::unique_ptr<apps::Collectives> collectives_;
   std::optional<Team> team_;
-  std::string launch_;
+  std::optional<Placement> placement_;
   int device_ = 0;
   RivalPrograms programs_;
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <random>
 
 namespace bench {
 
@@ -29,16 +30,54 @@ Summary summarise(const Rounds& rounds) {
   return {median(medians(rounds)), percentile(all, 0.1), percentile(all, 0.99), all.size()};
 }
 
-double ratio(const Rounds& theirs, const Rounds& ours) {
-  std::vector<double> ratios = medians(theirs);
+std::vector<double> ratios(const Rounds& theirs, const Rounds& ours) {
+  std::vector<double> quotients = medians(theirs);
   const std::vector<double> divisors = medians(ours);
-  for (std::size_t round = 0; round < ratios.size(); ++round) ratios[round] /= divisors[round];
-  return median(ratios);
+  for (std::size_t round = 0; round < quotients.size(); ++round) quotients[round] /= divisors[round];
+  return quotients;
+}
+
+std::optional<Interval> interval_of_median(std::span<const double> values) {
+  if (values.size() < kMinForInterval) return std::nullopt;
+  constexpr int kResamples = 2000;
+  std::mt19937_64 random(kResamples);  // seeded with any constant
+  std::vector<double> sample(values.size());
+  std::vector<double> medians_of_samples;
+  for (int i = 0; i < kResamples; ++i) {
+    for (double& value : sample) value = values[random() % values.size()];
+    medians_of_samples.push_back(median(sample));
+  }
+  return Interval{percentile(medians_of_samples, 0.025), percentile(medians_of_samples, 0.975)};
+}
+
+const char* name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::holds: return "holds";
+    case Verdict::fails: return "fails";
+    case Verdict::inconclusive: break;
+  }
+  return "inconclusive";
+}
+
+Verdict judge(const std::optional<Interval>& interval, double goal) {
+  if (interval && interval->low >= goal) return Verdict::holds;
+  if (interval && interval->high < goal) return Verdict::fails;
+  return Verdict::inconclusive;
 }
 
 double drift(const Rounds& rounds) {
   const std::vector<double> of_rounds = medians(rounds);
   return percentile(of_rounds, 0.9) / percentile(of_rounds, 0.1) - 1;
+}
+
+std::vector<int> drifted_rounds(const Rounds& floor) {
+  const std::vector<double> of_rounds = medians(floor);
+  const double usual = median(of_rounds);
+  std::vector<int> drifted;
+  for (std::size_t round = 0; round < of_rounds.size(); ++round) {
+    if (std::abs(of_rounds[round] - usual) > kDriftAllowed * usual) drifted.push_back(static_cast<int>(round) + 1);
+  }
+  return drifted;
 }
 
 }  // namespace bench

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -26,15 +27,35 @@ struct Summary {
 };
 Summary summarise(const Rounds& rounds);
 
-/// Divides their median of each round by our median of the same round, and returns the median of these quotients.
-/// Values of different rounds are not compared: when the machine becomes slower, it does so for both contenders.
-double ratio(const Rounds& theirs, const Rounds& ours);
+/// Their median of each round, divided by our median of the same round. Values of different rounds are not compared:
+/// when the machine becomes slower, it does so for both contenders.
+std::vector<double> ratios(const Rounds& theirs, const Rounds& ours);
+
+struct Interval {
+  double low = 0;
+  double high = 0;
+};
+
+/// The fewest values whose smallest and largest enclose the median that they are samples of with 95 % confidence.
+inline constexpr std::size_t kMinForInterval = 6;
+
+/// The 95 % confidence interval of the median, by the bootstrap (Efron: Bootstrap Methods, 1979; percentiles of the
+/// medians of resampled values). The same values always give the same interval. Unset for fewer than kMinForInterval.
+std::optional<Interval> interval_of_median(std::span<const double> values);
+
+/// Whether a ratio reaches a goal. `inconclusive`: more or quieter rounds might tell.
+enum class Verdict { holds, fails, inconclusive };
+const char* name(Verdict verdict);
+/// `holds` if the lower end of the interval reaches the goal, `fails` if the upper end does not.
+Verdict judge(const std::optional<Interval>& interval, double goal);
 
 /// How much the rounds of one contender differ: the 90th percentile of their medians, divided by the 10th, minus 1. The
 /// extreme rounds, one in ten on each side, do not count.
 double drift(const Rounds& rounds);
 
-/// The drift of a floor above which a row warns that other programs have disturbed the run.
+/// The rounds in which a floor drifted, counted from 1: its median of the round differs from its median over all rounds
+/// by more than kDriftAllowed of the latter. Other programs have disturbed these rounds. They count like all others.
+std::vector<int> drifted_rounds(const Rounds& floor);
 inline constexpr double kDriftAllowed = 0.2;
 
 }  // namespace bench

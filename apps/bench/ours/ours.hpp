@@ -49,6 +49,10 @@ Ours make_batch_flood(const Workload& workload);
 /// the other rank.
 Ours make_halo(const Workload& workload);
 
+/// Steps of a put to the next rank on a ring, and wait and release of the message of the previous rank; in program
+/// order or on a host stream.
+Ours make_ring(const Workload& workload);
+
 /// The most items (see Queue) that a step of a plan with so many neighbours enqueues. If steps are replayed, the items
 /// of one graph.
 long items_of_plan(const Workload& workload, int neighbours);

@@ -6,8 +6,6 @@
 #include "apps/bench/harness/shared_pages.hpp"
 #include "apps/bench/rivals/link_contenders.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -16,18 +14,6 @@
 
 namespace bench {
 namespace {
-
-// After so many loads a wait yields its core, because the peer may need the same one. On cores of their own a wait ends
-// much earlier.
-constexpr int kLoadsBeforeYield = 100000;
-
-std::uint64_t await_count(const Counter& counter, std::uint64_t least) {
-  for (int loads = 0;; ++loads) {
-    const std::uint64_t value = counter.load(std::memory_order_acquire);
-    if (value >= least) return value;
-    if (loads >= kLoadsBeforeYield) ::sched_yield();
-  }
-}
 
 std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -38,13 +24,13 @@ std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit
 /// are aligned like Sluice's memory: to a cache line, or to a page if they are at least as large as one.
 class FloorLink {
  public:
-  FloorLink(const Workload& workload, const LinkLayout& layout)
+  FloorLink(const Workload& workload, const LinkLayout& layout, MemoryChoice source)
       : bytes_(workload.bytes), all_bytes_(bytes_ * layout.slots),
         target_at_(round_up((1 + layout.signals) * kLine, all_bytes_ >= kPage ? kPage : kLine)),
         source_at_(round_up(target_at_ + all_bytes_, kPage)),
         pages_(source_at_ + std::max<std::size_t>(all_bytes_, 1),
                [&](const SharedPages::Place& mine) { return exchange(workload.context, workload.peer, mine); }) {
-    if (workload.options.memory == MemoryChoice::user) {
+    if (source == MemoryChoice::user) {
       user_source_.emplace(all_bytes_);
       source_ = user_source_->data();
     } else {
@@ -72,7 +58,7 @@ class FloorLink {
 
   void finish_run() {}
 
- private:
+ protected:
   static std::size_t index_of(Signal which) { return 1 + static_cast<std::size_t>(which); }
   static Counter& counter(std::byte* pages, std::size_t index) {
     return *reinterpret_cast<Counter*>(pages + index * kLine);
@@ -89,13 +75,41 @@ class FloorLink {
   std::array<std::uint64_t, 2> signals_{};  // that this rank has sent, of each kind
 };
 
+/// A Link whose messages both ranks copy, each one half at the same time: a credit tells the receiver to begin. Source
+/// and target are memory that both have mapped.
+class SharedCopyLink : private FloorLink {
+ public:
+  SharedCopyLink(const Workload& workload, const LinkLayout& layout)
+      : FloorLink(workload, {.slots = layout.slots, .signals = layout.signals + 1}, MemoryChoice::allocated),
+        half_(round_up(bytes_ / 2, kLine)) {}
+
+  void put(Message message) {
+    signal(Signal::credit);
+    std::memcpy(pages_.theirs() + target_at_, pages_.mine() + source_at_, std::min(half_, bytes_));
+    counter(pages_.theirs(), 0).store(message.number + 1, std::memory_order_release);
+  }
+  const std::byte* await(Message message) {
+    FloorLink::await(Signal::credit, message.number + 1);
+    if (half_ < bytes_)
+      std::memcpy(pages_.mine() + target_at_ + half_, pages_.theirs() + source_at_ + half_, bytes_ - half_);
+    return FloorLink::await(message);
+  }
+  using FloorLink::finish_run;
+
+ private:
+  const std::size_t half_;
+};
+
 }  // namespace
 
 std::unique_ptr<Contender> make_floor_ping_pong(const Workload& workload) {
-  return std::make_unique<LinkPingPong<FloorLink>>(workload);
+  return std::make_unique<LinkPingPong<FloorLink>>(workload, workload.options.memory);
 }
 std::unique_ptr<Contender> make_floor_flood(const Workload& workload) {
-  return std::make_unique<LinkFlood<FloorLink>>(workload);
+  return std::make_unique<LinkFlood<FloorLink>>(workload, workload.options.memory);
+}
+std::unique_ptr<Contender> make_shared_copy(const Workload& workload) {
+  return std::make_unique<LinkPingPong<SharedCopyLink>>(workload);
 }
 
 }  // namespace bench

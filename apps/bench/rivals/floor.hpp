@@ -11,5 +11,7 @@ namespace bench {
 
 std::unique_ptr<Contender> make_floor_ping_pong(const Workload& workload);
 std::unique_ptr<Contender> make_floor_flood(const Workload& workload);
+/// A ping-pong whose messages both ranks copy, each one half.
+std::unique_ptr<Contender> make_shared_copy(const Workload& workload);
 
 }  // namespace bench

@@ -14,17 +14,13 @@
 
 #include "apps/bench/harness/buffers.hpp"
 #include "apps/bench/harness/contender.hpp"
+#include "apps/bench/harness/counter.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 namespace bench {
-
-/// Counters are written and polled by different ranks, each in a cache line of its own.
-using Counter = std::atomic<std::uint64_t>;
-inline constexpr std::size_t kLine = 64;
 
 struct Message {
   std::uint64_t number;  ///< messages of a rank count from 0

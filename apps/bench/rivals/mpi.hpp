@@ -30,6 +30,8 @@ std::unique_ptr<Contender> make_mpi_ping_pong(MpiMode mode, const Workload& work
 std::unique_ptr<Contender> make_mpi_flood(MpiMode mode, const Workload& workload);
 /// A halo by persistent requests.
 std::unique_ptr<Contender> make_mpi_halo(const Workload& workload);
+/// Steps of a ring by MPI_Isend and MPI_Irecv, with as many of each under way as channels have slots.
+std::unique_ptr<Contender> make_mpi_ring(const Workload& workload);
 /// Steps of MPI_Isend and MPI_Irecv, computing, and MPI_Waitall.
 std::unique_ptr<Contender> make_mpi_overlap(const Workload& workload);
 

@@ -7,6 +7,7 @@
 #include "apps/bench/rivals/mpi.hpp"
 #include "apps/bench/rivals/ofi.hpp"
 #include "apps/bench/rivals/program.hpp"
+#include "apps/bench/rivals/protocol_floor.hpp"
 #include "apps/common/usage_error.hpp"
 
 #include <algorithm>
@@ -79,6 +80,11 @@ std::string why_no_floor(const Options& options) {
   const std::string other = network(options);
   if (other.empty()) return {};
   return "is memory that both map, no rival of --backend " + other + ": it is for threads and shm";
+}
+
+std::string why_no_shared_copy(const Options& options) {
+  if (options.memory != MemoryChoice::user) return "is for --memory user: memory of the library needs one copy alone";
+  return why_no_floor(options);
 }
 
 template <OfiMode mode>
@@ -162,6 +168,20 @@ const std::vector<Rival>& table() {
        .rate = make_floor_flood,
        .stream = make_floor_ping_pong,
        .scale = make_floor_ping_pong},
+      {.name = "protocol_floor",
+       .what = "the floor with what a channel promises: a ring of slots, a signal and a credit for every message",
+       .why_not = why_no_floor,
+       .library = no_library,
+       .expected = nowhere,
+       .latency = make_protocol_ping_pong,
+       .bandwidth = make_protocol_flood,
+       .rate = make_protocol_flood},
+      {.name = "shared_copy",
+       .what = "the floor, but each rank copies half of the message; from memory that both map",
+       .why_not = why_no_shared_copy,
+       .library = no_library,
+       .expected = nowhere,
+       .latency = make_shared_copy},
       {.name = "ofi_floor",
        .what = "fi_write, then fi_inject_write of a flag that the target polls in memory; both directly on libfabric",
        .why_not = why_no_ofi_floor<kFlag>,
@@ -187,13 +207,14 @@ const std::vector<Rival>& table() {
        .bandwidth = ofi_flood<kData>,
        .rate = ofi_flood<kData>},
       {.name = "mpi",
-       .what = "MPI_Send and MPI_Recv; windows and overlap by MPI_Isend and MPI_Irecv",
+       .what = "MPI_Send and MPI_Recv; windows, overlap and pipeline by MPI_Isend and MPI_Irecv",
        .why_not = why_no_mpi,
        .library = mpi_on_network,
        .expected = nowhere,
        .latency = ping_pong<kSendRecv>,
        .bandwidth = flood<kSendRecv>,
        .rate = flood<kSendRecv>,
+       .pipeline = make_mpi_ring,
        .overlap = make_mpi_overlap,
        .scale = ping_pong<kSendRecv>},
       {.name = "mpi_persistent",

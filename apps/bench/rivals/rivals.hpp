@@ -26,6 +26,7 @@ struct Rival {
   Maker rate = nullptr;
   Maker stream = nullptr;
   Maker enqueue = nullptr;
+  Maker pipeline = nullptr;
   Maker halo = nullptr;
   Maker replay = nullptr;
   Maker replay_halo = nullptr;

@@ -9,6 +9,7 @@
 
 #include <mpi.h>
 
+#include <array>
 #include <vector>
 
 namespace bench {
@@ -175,6 +176,47 @@ class PersistentHalo : public Contender {
   Requests requests_;
 };
 
+class SendRecvRing : public Contender {
+ public:
+  explicit SendRecvRing(const Workload& workload)
+      : workload_(workload), ranks_(neighbour(workload.context, 0)), source_(workload.bytes) {
+    for (int slot = 0; slot < workload_.depth; ++slot) slots_.emplace_back(workload_.bytes);
+  }
+
+  double run(long count) override {
+    return timed([this, count] {
+      for (long i = 0; i < count; ++i) step(slots_[static_cast<std::size_t>(i % workload_.depth)]);
+      for (Slot& slot : slots_) finish(slot);
+    });
+  }
+
+ private:
+  struct Slot {
+    explicit Slot(std::size_t bytes) : target(bytes) {}
+    Pages target;
+    std::array<MPI_Request, 2> requests{MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+  };
+
+  void step(Slot& slot) {
+    finish(slot);
+    MPI_Irecv(slot.target.data(), count_of(workload_), MPI_BYTE, ranks_.from, kMpiTag, world_.communicator(),
+              &slot.requests[0]);
+    MPI_Isend(source_.data(), count_of(workload_), MPI_BYTE, ranks_.to, kMpiTag, world_.communicator(),
+              &slot.requests[1]);
+  }
+  void finish(Slot& slot) {
+    if (slot.requests[0] == MPI_REQUEST_NULL) return;
+    MPI_Waitall(2, slot.requests.data(), MPI_STATUSES_IGNORE);
+    touch(workload_, slot.target.data());
+  }
+
+  const Workload workload_;
+  const Neighbour ranks_;
+  apps::MpiWorld world_;
+  Pages source_;
+  std::vector<Slot> slots_;
+};
+
 class SendRecvOverlap : public Contender {
  public:
   explicit SendRecvOverlap(const Workload& workload)
@@ -220,6 +262,7 @@ std::unique_ptr<Contender> make_persistent_flood(const Workload& workload) {
 std::unique_ptr<Contender> make_mpi_halo(const Workload& workload) {
   return std::make_unique<PersistentHalo>(workload);
 }
+std::unique_ptr<Contender> make_mpi_ring(const Workload& workload) { return std::make_unique<SendRecvRing>(workload); }
 std::unique_ptr<Contender> make_mpi_overlap(const Workload& workload) {
   return std::make_unique<SendRecvOverlap>(workload);
 }

@@ -18,6 +18,7 @@ std::string mpi_library() { return {}; }
 std::unique_ptr<Contender> make_mpi_ping_pong(MpiMode /*mode*/, const Workload& /*workload*/) { refuse(); }
 std::unique_ptr<Contender> make_mpi_flood(MpiMode /*mode*/, const Workload& /*workload*/) { refuse(); }
 std::unique_ptr<Contender> make_mpi_halo(const Workload& /*workload*/) { refuse(); }
+std::unique_ptr<Contender> make_mpi_ring(const Workload& /*workload*/) { refuse(); }
 std::unique_ptr<Contender> make_mpi_overlap(const Workload& /*workload*/) { refuse(); }
 
 }  // namespace bench

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies in the processor's memory. Inline, because a copy of a few bytes takes less time than a call.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+namespace sluice::base {
+
+/// Copies of at least this many bytes bypass the cache.
+inline std::atomic<std::size_t> nontemporal_min{std::numeric_limits<std::size_t>::max()};
+
+/// More than 32 bytes.
+void copy_long(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
+
+/// The first and the last `Unit` of the bytes, which overlap if there are less than two. All is loaded before anything
+/// is stored: a load waits for a store before it whose address differs by a multiple of 4 KiB.
+template <class Unit>
+void copy_both_ends(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  Unit first, last;
+  std::memcpy(&first, from, sizeof first);
+  std::memcpy(&last, from + bytes - sizeof last, sizeof last);
+  std::memcpy(to, &first, sizeof first);
+  std::memcpy(to + bytes - sizeof last, &last, sizeof last);
+}
+
+/// No reader sees a later store before the copy. `to` and `from` do not overlap.
+inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+#if defined(__SANITIZE_THREAD__)
+  std::memcpy(to, from, bytes);  // which ThreadSanitizer knows as one access
+#else
+  if (bytes > 32) return copy_long(to, from, bytes);
+  if (bytes >= 16) return copy_both_ends<std::array<std::uint64_t, 2>>(to, from, bytes);
+  if (bytes >= 8) return copy_both_ends<std::uint64_t>(to, from, bytes);
+  if (bytes >= 4) return copy_both_ends<std::uint32_t>(to, from, bytes);
+  if (bytes >= 2) return copy_both_ends<std::uint16_t>(to, from, bytes);
+  if (bytes == 1) *to = *from;
+#endif
+}
+
+}  // namespace sluice::base

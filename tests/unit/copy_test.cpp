@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/copy.hpp"
+
+namespace {
+
+using sluice::base::copy_bytes;
+using sluice::base::nontemporal_min;
+
+/// Bytes that differ from all that are within 250 of them.
+std::byte source_byte(std::size_t at) { return static_cast<std::byte>(at % 251); }
+
+class Copies : public testing::Test {
+ protected:
+  static constexpr std::size_t kAround = 64;  // bytes that must stay as they are, on either side
+  static constexpr std::size_t kMost = std::size_t{1} << 20U;
+
+  Copies() : source_(kMost + 2 * kAround), target_(kMost + 2 * kAround) {
+    for (std::size_t at = 0; at < source_.size(); ++at) source_[at] = source_byte(at);
+  }
+  ~Copies() override { nontemporal_min = before_; }
+
+  /// From `from` bytes behind the beginning of one buffer to `to` behind that of the other.
+  void expect_copied(std::size_t bytes, std::size_t from, std::size_t to) {
+    const std::size_t begin = kAround + to;
+    std::fill(target_.begin(),
+              target_.begin() + static_cast<std::ptrdiff_t>(std::min(begin + bytes + kAround, target_.size())), kOld);
+    copy_bytes(target_.data() + begin, source_.data() + from, bytes);
+    for (std::size_t at = 0; at < begin; ++at) ASSERT_EQ(target_[at], kOld) << bytes << " bytes, before";
+    for (std::size_t at = 0; at < bytes; ++at) {
+      ASSERT_EQ(target_[begin + at], source_byte(from + at)) << "byte " << at << " of " << bytes;
+    }
+    for (std::size_t at = begin + bytes; at < begin + bytes + kAround && at < target_.size(); ++at)
+      ASSERT_EQ(target_[at], kOld) << bytes << " bytes, behind";
+  }
+
+  static constexpr auto kOld = std::byte{0xFF};
+  const std::size_t before_ = nontemporal_min;
+  std::vector<std::byte> source_, target_;
+};
+
+TEST_F(Copies, of_all_small_sizes_are_exact) {
+  for (std::size_t bytes = 0; bytes <= 700; ++bytes) {
+    for (const std::size_t offset : {0, 1, 16, 31}) expect_copied(bytes, 0, offset);
+  }
+}
+
+TEST_F(Copies, of_large_sizes_are_exact_at_every_alignment) {
+  for (const std::size_t bytes : {2047, 2048, 4096, 4099, 65536 + 33}) {
+    for (std::size_t offset = 0; offset < 33; ++offset) {
+      expect_copied(bytes, offset, 0);
+      expect_copied(bytes, 0, offset);
+    }
+  }
+  expect_copied(kMost, 0, 0);
+}
+
+TEST_F(Copies, past_the_cache_are_exact) {
+  nontemporal_min = 1;
+  for (const std::size_t bytes : {65, 127, 128, 4096, 65536 + 33}) {
+    for (std::size_t offset = 0; offset < 65; offset += 13) expect_copied(bytes, offset, 64 - offset);
+  }
+}
+
+}  // namespace
