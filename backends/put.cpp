@@ -72,13 +72,14 @@ std::optional<ByKernel> MappedPut::by_kernel(device::Driver* driver) {
 void Doorbell::ring(device::Lane lane) {
   const std::uint64_t count = rings.load(std::memory_order_relaxed) + 1;
   rings.store(count, std::memory_order_relaxed);
-  BellEntry* const entry = entry_;  // once the word has risen, the put may be over, and its bell gone
+  Listener* const awake = listener_;  // once the word has risen, the put may be over, and its bell gone
+  const Haste haste = haste_;
   if (lane.gpu != nullptr) {
     lane.gpu->write(word, count);
   } else {
     word.value.store(count, std::memory_order_release);
   }
-  if (entry != nullptr) entry->listener.heard(*entry);
+  if (awake != nullptr) awake->heard(haste);
 }
 
 std::optional<ByKernel> RungPut::by_kernel(device::Driver*) {

@@ -2,7 +2,6 @@
 #include "backends/ofi/station.hpp"
 
 #include <stdexcept>
-#include <utility>
 
 #include "backends/ofi/triggered.hpp"
 
@@ -17,17 +16,6 @@ Station::~Station() {
   for (const auto& rail : rails) rail->close_endpoints();
   orphaned_memory.clear();
   rails.clear();
-}
-
-void Station::attend_to(Mover& mover) {
-  if (!std::exchange(mover.attended, true)) attended.push_back(&mover);
-}
-
-bool Station::attend() {
-  bool left = false;
-  for (std::size_t i = 0; i < attended.size(); ++i) left |= attended[i]->attend();  // which may add more
-  std::erase_if(attended, [](Mover* mover) { return !(mover->attended = !mover->rests()); });
-  return left;
 }
 
 std::shared_ptr<Pin> new_pin(Station& station) {
@@ -60,8 +48,8 @@ const Route& Destination::route(std::size_t endpoint) const {
 }
 
 void Mover::leave() {
-  if (attended) std::erase(station_.attended, this);
-  there_.movers.erase(this);
+  std::erase(station_.attended, this);
+  std::erase(there_.movers, this);
   for (const auto& rail : station_.rails) rail->forget(*this);
 }
 
