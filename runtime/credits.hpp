@@ -42,7 +42,6 @@ class Credits {
   /// Posts the due credits that do not wait. `may_hold`: another turn comes soon. `were_put_off`: as
   /// `end_putting_off` says.
   backends::AfterTurn post(bool may_hold, bool were_put_off);
-  std::size_t due() const noexcept { return due_.size(); }
 
  private:
   using Ticks = base::Clock::rep;

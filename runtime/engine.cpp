@@ -264,8 +264,9 @@ void Engine::collect() {
 
 /// In the next turn, or this one.
 void Engine::look_at(Member& member) {
-  if (member.posting == nullptr || std::exchange(member.rung, true)) return;
-  member.posting->heard();
+  if (member.posting == nullptr) return;
+  member.posting->heard();  // also if it is rung: what it had to do before may have left with another put
+  if (std::exchange(member.rung, true)) return;
   if (member.landed != nullptr) {
     credits_.rung(member);
   } else {
@@ -280,7 +281,10 @@ void Engine::look_at(const backends::RungPut& put) {
 void Engine::join(backends::Doorbell& bell, Member& member, Haste haste) {
   member.bell = static_cast<Bell*>(bell.entry());
   if (member.bell == nullptr) {
-    if (unused_bells_.empty()) unused_bells_.push_back(&bells_.emplace_back(*this, haste));
+    if (unused_bells_.empty()) {
+      if (unused_bells_.capacity() <= bells_.size()) unused_bells_.reserve(2 * bells_.size() + 1);  // for `forget`
+      unused_bells_.push_back(&bells_.emplace_back(*this, haste));
+    }
     member.bell = unused_bells_.back();
     unused_bells_.pop_back();
     member.bell->haste.store(haste);
@@ -301,9 +305,9 @@ void Engine::watch(backends::Doorbell& bell, ByBell what, const void* who, Haste
   Member& member = members_[who];
   static_cast<ByBell&>(member) = what;
   join(bell, member, haste);
-  if (rung_.capacity() < members_.size()) {  // a turn allocates nothing
-    rung_.reserve(2 * members_.size());
-    credits_.reserve(2 * members_.size());
+  if (rung_.capacity() < 2 * members_.size()) {  // a turn allocates nothing, even if all are rung for again in between
+    rung_.reserve(4 * members_.size());
+    credits_.reserve(4 * members_.size());
   }
   watched_.fetch_add(1);
 }

@@ -71,14 +71,14 @@ class Many {
 enum Cost : std::size_t { kOpen, kMemory, kIdle, kStart, kClose, kCosts };
 
 /// A cost, which is measured for all channels together, but for the round trip of one.
-struct Measured {
+struct CostKind {
   const char* metric;
   const char* unit;
   const char* sample;
   double per_unit;  ///< of the measured value
   bool of_each;     ///< divided by the channels, in both directions
 };
-constexpr std::array<Measured, kCosts> kTable = {{
+constexpr std::array<CostKind, kCosts> kTable = {{
     {"open and connect", "us", "a mean over all channels", 1e3, true},
     {"memory per channel", "bytes", "one reading of what is resident", 1, true},
     {"one way beside idle channels", "us", "a mean of 200 round trips", 2e3, false},
@@ -115,7 +115,7 @@ void report(Session& session, const Workload& workload, const apps::Description&
             const std::vector<int>& numbers, const std::vector<Values>& measured) {
   const int here = session.placement().launch == "threads" ? 2 : 1;  // ranks of this process that open channels
   for (std::size_t cost = 0; cost < kCosts; ++cost) {
-    const Measured& what = kTable[cost];
+    const CostKind& what = kTable[cost];
     std::vector<double> sizes;
     std::vector<double> totals;
     for (std::size_t i = 0; i < numbers.size(); ++i) {

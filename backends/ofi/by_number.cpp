@@ -70,10 +70,12 @@ RmaPut* RmaPut::rider(const Lane& lane) const {
   auto& due = there_.due;
   for (std::size_t left = std::min(due.size(), kLooks); left > 0 && !due.empty();) {
     RmaPut* const one = due.front();
-    due.pop_front();
     one->due_ = one->is_due();
-    if (!one->due_) continue;  // it has left
-    due.push_back(one);
+    if (!one->due_) {  // it has left
+      one->due_place_.splice(one->due_place_.end(), due, due.begin());
+      continue;
+    }
+    due.splice(due.end(), due, due.begin());
     if (one != this && one->may_ride(lane)) return one;
     --left;
   }
@@ -86,10 +88,11 @@ void RmaPut::heard() noexcept {
   const std::lock_guard lock(station_.mutex);
   if (due_ || !there_.riders.contains(this)) return;
   due_ = true;
-  there_.due.push_back(this);
+  there_.due.splice(there_.due.end(), due_place_);
 }
 
-bool RmaPut::is_due() const noexcept { return pending() != 0 && !Posting::watch_.shut(); }
+/// No thread hears what a GPU's stream or kernels ring for later.
+bool RmaPut::is_due() const noexcept { return (pending() != 0 || awaited()) && !Posting::watch_.shut(); }
 
 bool RmaPut::may_ride(const Lane& lane) const {
   const Remote& mine = lanes_.front().word;

@@ -69,7 +69,7 @@ void RmaPut::open(std::size_t number) {
 RmaPut::~RmaPut() {
   const std::lock_guard lock(station_.mutex);
   there_.riders.erase(this);
-  if (due_) std::erase(there_.due, this);
+  if (due_) there_.due.erase(due_at_);
   for (Lane& lane : lanes_) orphan_posted(lane);
   leave();
   lanes_.clear();  // with the mutex

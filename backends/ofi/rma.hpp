@@ -2,6 +2,8 @@
 // Puts that the engine posts: a write into the peer's memory, and the notice of it.
 #pragma once
 
+#include <list>
+
 #include "backends/ofi/stage.hpp"
 #include "backends/ofi/station.hpp"
 
@@ -111,9 +113,11 @@ class RmaPut final : public EnginePut, private Mover {
   std::uint64_t asked_ = 0;     // the same, as callers want to know it
   std::size_t flushes_left_ = 0;
   std::string flush_failure_;
-  bool draining_ = false;  // a flush that fails fails the channel
-  bool gave_up_ = false;   // nothing of it is under way any more, since the peer was lost
-  bool due_ = false;       // a credit whose bell was rung: it may ride
+  bool draining_ = false;               // a flush that fails fails the channel
+  bool gave_up_ = false;                // nothing of it is under way any more, since the peer was lost
+  bool due_ = false;                    // a credit whose bell was rung: it may ride
+  std::list<RmaPut*> due_place_{this};  // of this put among those that are due, while it is not: no turn allocates it
+  const std::list<RmaPut*>::iterator due_at_ = due_place_.begin();
 };
 
 }  // namespace sluice::backends::ofi

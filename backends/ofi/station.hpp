@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
+#include <list>
 #include <mutex>
 #include <set>
 #include <string>
@@ -120,7 +120,7 @@ struct Destination {
   std::vector<Route> routes;  // by endpoint; their addresses do not change
   std::unordered_set<Mover*> movers;
   std::unordered_set<RmaPut*> riders;  ///< credits that may travel with other puts
-  std::deque<RmaPut*> due;             ///< of the riders, those whose bells were rung; the next to look at first
+  std::list<RmaPut*> due;              ///< of the riders, those whose bells were rung; the next to look at first
 
   /// @throws std::runtime_error if there is none.
   const Route& route(std::size_t endpoint) const;
