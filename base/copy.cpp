@@ -8,7 +8,7 @@
 namespace sluice::base {
 namespace {
 
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+#if defined(__x86_64__) && !defined(SLUICE_TELLS_OF_RACES)
 
 // Compiled for two kinds of processor, of which the loader takes the better one.
 #define SLUICE_FOR_EACH_PROCESSOR __attribute__((target_clones("avx2", "default")))
@@ -39,14 +39,6 @@ void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) no
   std::memcpy(to, from, bytes);
   _mm_sfence();
 }
-
-#endif
-
-}  // namespace
-
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
-
-namespace {
 
 /// More than 8 vectors. The loop begins at the end if the target's addresses are a little above the source's, modulo a
 /// page: a load waits for a store in front of it whose address differs by a multiple of 4 KiB.
@@ -80,9 +72,7 @@ namespace {
   }
 }
 
-}  // namespace
-
-SLUICE_FOR_EACH_PROCESSOR void copy_long(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+SLUICE_FOR_EACH_PROCESSOR void copy_by_vectors(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   const auto* const in = reinterpret_cast<const Vector*>(from);
   const auto* const in_end = reinterpret_cast<const Vector*>(from + bytes);
   auto* const out = reinterpret_cast<Vector*>(to);
@@ -111,8 +101,12 @@ SLUICE_FOR_EACH_PROCESSOR void copy_long(std::byte* to, const std::byte* from, s
 
 #else
 
-void copy_long(std::byte* to, const std::byte* from, std::size_t bytes) noexcept { std::memcpy(to, from, bytes); }
+void copy_by_vectors(std::byte* to, const std::byte* from, std::size_t bytes) noexcept { std::memcpy(to, from, bytes); }
 
 #endif
+
+}  // namespace
+
+void copy_long(std::byte* to, const std::byte* from, std::size_t bytes) noexcept { copy_by_vectors(to, from, bytes); }
 
 }  // namespace sluice::base

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <limits>
 
+#include "base/races.hpp"
+
 namespace sluice::base {
 
 /// Copies of at least this many bytes bypass the cache.
@@ -30,7 +32,7 @@ void copy_both_ends(std::byte* to, const std::byte* from, std::size_t bytes) noe
 
 /// No reader sees a later store before the copy. `to` and `from` do not overlap.
 inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
-#if defined(__SANITIZE_THREAD__)
+#ifdef SLUICE_TELLS_OF_RACES
   std::memcpy(to, from, bytes);  // which ThreadSanitizer knows as one access
 #else
   if (bytes > 32) return copy_long(to, from, bytes);

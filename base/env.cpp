@@ -148,7 +148,7 @@ constexpr Variable kTable[] = {
      "that the program runs under"},
     {"SLUICE_BOUNCE_MAX", "16k", "size", set<&Env::bounce_max, size>,
      "the largest part that goes through a bounce buffer when the target cannot be mapped"},
-    {"SLUICE_NONTEMPORAL_MIN", "8m", "size", set<&Env::nontemporal_min, size>,
+    {"SLUICE_NONTEMPORAL_MIN", "16m", "size", set<&Env::nontemporal_min, size>,
      "the smallest copy that bypasses the cache"},
     {"SLUICE_KERNEL_PUT_MAX", "16k", "size", set<&Env::kernel_put_max, size>,
      "the largest part that a put on a GPU's stream copies by a kernel, with its signal, and not by the copy "

@@ -76,6 +76,8 @@ void HostStream::Impl::synchronize(Timeout timeout) {
   // The work that this thread would run may wait for peers, for longer than the limit. In this thread it would also be
   // ordered behind all that the thread has done, which is no order that the stream gives.
   const bool may_run = (timeout == kForever || idle) && !base::races::kOn;
+  // Then the stream's thread gets a moment to say that nothing is left.
+  if (base::races::kOn && idle) timeout = std::max(timeout, Timeout(std::chrono::seconds(1)));
   if (!may_run || !catch_up(target, stop)) stop = wait_for_marker(timeout);
   if (stop.failure != nullptr) {
     (void)stop.failure->take();
