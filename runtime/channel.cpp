@@ -227,11 +227,11 @@ void ChannelEnd::refuse_count(std::size_t count) const {
 void ChannelEnd::enqueue_all(device::Lane lane, std::uint64_t first, std::uint64_t last) {
   if (!connected() || put_ == nullptr) return device::raise(lane, done, last, done_parking);
   if (rung_ != nullptr && rung_->most_enqueued() != backends::RungPut::kUnlimited) {
-    for (std::uint64_t epoch = first; epoch <= last; ++epoch) enqueue_otherwise(lane, epoch, whole());
+    for (std::uint64_t epoch = first; epoch <= last; ++epoch) enqueue_otherwise(lane, epoch, whole_epoch());
     return;
   }
   if constexpr (base::races::kOn) {
-    for (std::uint64_t epoch = first; epoch <= last; ++epoch) tell_of_firing(lane, epoch, whole());
+    for (std::uint64_t epoch = first; epoch <= last; ++epoch) tell_of_firing(lane, epoch, whole_epoch());
   }
   put_->enqueue_all(lane, first, last);
 }

@@ -246,7 +246,7 @@ class ChannelEnd : public EndInfo,
   LengthsPut* lengths() const noexcept { return lengths_.load(std::memory_order_acquire); }
 
   /// What an epoch moves unless the verb says otherwise: the slot; of a receiver's credit, nothing.
-  backends::Range whole() const noexcept { return {0, sends() ? slot_bytes : 0}; }
+  backends::Range whole_epoch() const noexcept { return {0, sends() ? slot_bytes : 0}; }
 
   // On the lane, for verbs and plans.
   /// Fails this end if the verb runs on a host stream that has stopped: the verb then moves nothing and waits for
@@ -302,7 +302,7 @@ class ChannelEnd : public EndInfo,
   }
   void announce_all(std::uint64_t first, std::uint64_t last) {
     if (!connected() || rung_ == nullptr) return;
-    for (std::uint64_t epoch = first; epoch <= last; ++epoch) announce(epoch, whole());
+    for (std::uint64_t epoch = first; epoch <= last; ++epoch) announce(epoch, whole_epoch());
   }
   void await_armable(device::Lane lane, std::uint64_t epoch) {
     const std::uint64_t most = rung_->most_enqueued();

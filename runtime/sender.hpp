@@ -20,7 +20,7 @@ class SenderCore final : public runtime::ChannelEnd {
   void order_acquire(Stream stream, std::size_t count = 1);
   void drain(std::optional<Timeout> timeout);
   bool credited();
-  // Not that of ChannelEnd: an instruction less.
+  // Not `whole_epoch`: an instruction less.
   backends::Range whole() const noexcept { return {0, slot_bytes}; }
   /// Returns all that kernels need for puts; none if they cannot put. They raise `fault` on misuse. Once connected.
   std::optional<kernel::Out> by_kernel(device::Ledger& ledger, device::Driver* driver, std::uint64_t& fault);
