@@ -298,7 +298,7 @@ class ChannelEnd : public EndInfo,
     const std::uint64_t most = rung_->most_enqueued();
     if (epoch <= most) return;
     if (lane.gpu != nullptr) return await_room(lane, epoch - most);
-    device::wait(lane, {&done, epoch - most, &done_parking, epoch, "wait for room"}, *this, helper_);
+    device::wait(lane, {&done, epoch - most, &done_parking, epoch, "wait for room"}, *this, helper());
   }
 
   // Guarded by the registry's mutex.
@@ -460,6 +460,8 @@ class ChannelEnd : public EndInfo,
     if (helper() != nullptr) helper()->look();
     return helper() != nullptr && ready();
   }
+  /// Who helps in waits. Null before the end is connected, when a failure may have let its work run already.
+  device::Helper* helper() const noexcept { return connected() ? helper_ : nullptr; }
   /// How long a wait has lasted when it is noted first.
   base::Clock::duration noted_after() const noexcept;
 
@@ -478,7 +480,6 @@ class ChannelEnd : public EndInfo,
   backends::MappedPut* mapped_ = nullptr;      // the same
   std::atomic<LengthsPut*> lengths_{nullptr};  // the same
   std::unique_ptr<backends::Landing> landing_;
-  device::Helper* helper_ = nullptr;          // set before `connected`
   backends::Signal word_;                     // the one that the peer raises
   std::vector<backends::Signal> more_words_;  // of a striped channel, which rise with it
   bool stale_ = false;                        // the GPU's driver has other pages at the addresses of the slots
@@ -512,7 +513,6 @@ class ChannelEnd : public EndInfo,
   base::Clock::time_point next_warning() const noexcept;
   void warn(Warning& warning) const;
   base::WaitRecord record_of_wait(const char* verb) const noexcept;
-  device::Helper* helper() const noexcept { return connected() ? helper_ : nullptr; }
   void check_gpu(base::Clock::time_point now) noexcept;
   void hold_kernels() noexcept { put_epochs().hold_kernels(failed()); }
   bool await_counts(bool (Epochs::*known)() const noexcept, base::Limit& limit) const;
@@ -534,7 +534,8 @@ class ChannelEnd : public EndInfo,
   base::Word connected_word_;
   bool undecided_ = false;  // the landing is; the peer will send how it reaches the target
   bool closed_ = false;
-  bool polled_ = false;  // by the engine
+  bool polled_ = false;                // by the engine
+  device::Helper* helper_ = nullptr;  // set before `connected`
 
   std::unique_ptr<Checks> checks_;  // null without SLUICE_CHECK
   std::unique_ptr<GpuUse> gpu_owner_;

@@ -133,7 +133,7 @@ std::pair<base::Lack, std::uint64_t> ReceiverCore::lacks(std::uint64_t epoch) co
 
 void ReceiverCore::await_signal(device::Lane lane, std::uint64_t epoch) {
   const auto wait = [&](const backends::Signal& word) {
-    device::wait(lane, {word.word, epoch, word.parking, epoch}, *this, helper_);
+    device::wait(lane, {word.word, epoch, word.parking, epoch}, *this, helper());
   };
   wait(word_);
   if (failed()) return;  // perhaps before the put landed

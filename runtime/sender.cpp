@@ -117,7 +117,7 @@ void SenderCore::put(Stream stream, backends::Range part) {
 void SenderCore::await_credit_slowly(device::Lane lane, std::uint64_t epoch) {
   const std::uint64_t depth = peer_depth_.load(std::memory_order_relaxed);
   const device::Wait credit{word_.word, epoch - depth, word_.parking, epoch, "wait for credit"};
-  device::wait(lane, credit, *this, helper_);
+  device::wait(lane, credit, *this, helper());
   (void)look_for_credit(epoch - depth);
 }
 
@@ -141,7 +141,7 @@ void SenderCore::await_source(device::Lane lane, std::uint64_t epoch) {
   base::Progress* const visible = lane.gpu == nullptr ? nullptr : visible_.load();
   if (visible != nullptr) acquired_.store(last, std::memory_order_relaxed);
   const device::Wait free{visible == nullptr ? &done : &visible->word, last, &done_parking, epoch, "wait for source"};
-  device::wait(lane, free, *this, helper_);
+  device::wait(lane, free, *this, helper());
   if (lane.gpu == nullptr) races_.taken_back(slots.index(epoch));
   if (lane.gpu != nullptr) gpu_use()->mark(lane);
   report_failure(lane);
