@@ -113,7 +113,7 @@ class MappedPut final : public StreamPut {
       : StreamPut(source, target, signal, watch, std::move(mapped), std::move(why_around), this), how_(std::move(how)) {
   }
 
-  /// What its base does, without a virtual call: on a processor it takes longer than a small copy.
+  /// Does the work of its base without a virtual call, which takes a processor longer than a small copy.
   [[gnu::always_inline]] void enqueue(device::Lane lane, std::uint64_t epoch, Range part) override {
     if (!watch_.shut()) MappedPut::move(lane, epoch, part);
     complete(lane, epoch);

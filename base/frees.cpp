@@ -125,7 +125,7 @@ bool frees_known_blocks(std::size_t which, void* function) noexcept {
   return name.starts_with("libstdc++.so") || name.starts_with("libc++");
 }
 
-/// What the loader has of one module.
+/// Addresses and tables of one loaded module.
 struct Module {
   std::uintptr_t base = 0;
   std::span<const ElfW(Phdr)> segments;

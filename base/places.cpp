@@ -61,7 +61,7 @@ InFile in_file(std::uintptr_t address) {
   return {path_of(module), address - base};
 }
 
-/// What `command` writes; empty: it could not be started, or failed.
+/// Returns the output of `command`, which is empty if it could not be started, or failed.
 std::string output_of(std::array<const char*, 6> command) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return {};
@@ -140,7 +140,7 @@ std::string new_text(const Place& place) {
   return std::string(name_of(first.file)) + (first.file.empty() ? "" : "+") + hexadecimal_address(first.address);
 }
 
-/// What a walk over the stack looks for, and where it writes.
+/// State of a walk over the stack: the address it looks for, and the result.
 struct Walk {
   const void* address;
   std::span<const void*> calls;

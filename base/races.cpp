@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-// Of ThreadSanitizer's runtime, and in none of its headers.
+// Functions of ThreadSanitizer's runtime that none of its headers declares.
 extern "C" {
 void __tsan_func_entry(void* pc);
 void __tsan_func_exit();

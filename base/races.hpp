@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ThreadSanitizer is told: what a put reads, what an arrival writes, and the order that streams and channels give.
-// In builds without it everything here is empty, and nothing is compiled.
+// Reports to ThreadSanitizer: the reads of a put, the writes of an arrival, and the order of streams and channels. In
+// builds without it everything here is empty, and nothing is compiled.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ namespace sluice::base::races {
 
 inline constexpr bool kOn = true;
 
-/// Where the program called the library: a return address, for reports of what the call has caused elsewhere.
+/// Return address of the program's call, for reports of accesses that the call has caused elsewhere.
 inline thread_local constinit const void* place = nullptr;
 
 /// In a public function: its caller is the place as long as this lives.
@@ -77,8 +77,8 @@ class Unseen {
 };
 
 /// The slots of one end of a channel. A NIC or another process accesses a slot at a time that no thread sees: after the
-/// program has given the slot to the channel, and before the program takes it back. So the access is told as one of a
-/// line of execution of its own (a fiber), which is ordered with nothing else. Processes with more than
+/// program has given the slot to the channel, and before the program takes it back. So the access is reported as
+/// one of a line of execution of its own (a fiber), which is ordered with nothing else. Processes with more than
 /// 32 ends tell nothing of this: fibers make ThreadSanitizer too slow.
 class Slots {
  public:

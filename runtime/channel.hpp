@@ -86,7 +86,7 @@ class ChannelEnd : public EndInfo,
   /// Called before the end is opened. @throws Error{Code::misuse} if its slots overlap those of another receiver
   void begin_checks(const void* from);
   bool checked() const noexcept { return checks_ != nullptr; }
-  /// A verb has come to its turn on this stream before it may run.
+  /// Reports a verb whose turn on its stream comes before it may run.
   void runs_too_early(device::Lane lane, const RunOrder::TooEarly& what) noexcept;
   /// Fails the end, and returns true, if memory of its slots was freed. `found_by`: null: the closing.
   bool memory_is_gone(const Call* found_by) noexcept;
@@ -374,7 +374,7 @@ class ChannelEnd : public EndInfo,
     const Call call = checks_->user.current();
     const std::uint64_t epoch = epoch_of(call.verb);
     const std::uint64_t number = checks_->order.enqueue({call, epoch, host->name()});
-    // It owns the end, which closing may let go of once the verb has completed.
+    // It owns the end: closing may release the end as soon as the verb has completed.
     auto checked = [self = owner_of_work(), call, epoch, number, work = std::move(work)](device::Lane lane) {
       const auto verb = [self, call, epoch, work](device::Lane runs_on) mutable {
         self->begin_to_run(runs_on, call, epoch);
@@ -460,7 +460,7 @@ class ChannelEnd : public EndInfo,
     if (helper() != nullptr) helper()->look();
     return helper() != nullptr && ready();
   }
-  /// Who helps in waits. Null before the end is connected, when a failure may have let its work run already.
+  /// Helper for waits. Null before the end is connected: a failure may let its work run even then.
   device::Helper* helper() const noexcept { return connected() ? helper_ : nullptr; }
   /// How long a wait has lasted when it is noted first.
   base::Clock::duration noted_after() const noexcept;
@@ -534,7 +534,7 @@ class ChannelEnd : public EndInfo,
   base::Word connected_word_;
   bool undecided_ = false;  // the landing is; the peer will send how it reaches the target
   bool closed_ = false;
-  bool polled_ = false;                // by the engine
+  bool polled_ = false;               // by the engine
   device::Helper* helper_ = nullptr;  // set before `connected`
 
   std::unique_ptr<Checks> checks_;  // null without SLUICE_CHECK

@@ -23,7 +23,7 @@ struct EndTable {
 };
 base::OnePerProcess<EndTable> g_ends;
 
-/// The lock of the table. What its holder frees is of the library itself.
+/// Locks the table. Blocks that its holder frees belong to the library itself.
 class KnownEnds {
  public:
   KnownEnds() : lock_(g_ends->mutex) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What SLUICE_CHECK=1 looks for: mistakes that otherwise give wrong numbers, or nothing.
+// Checks of SLUICE_CHECK=1, for mistakes that otherwise give wrong numbers, or hang without a word.
 #pragma once
 
 #include <atomic>
@@ -106,8 +106,8 @@ class RunOrder {
   std::uint64_t enqueue(Enqueued verb);
   /// The stream did not take the verb.
   void withdraw(std::uint64_t number) noexcept;
-  /// Called where its turn on its stream has come. `wrong` is called if a verb that it needs has not begun; then a
-  /// later call of `run` of that one does the work.
+  /// Runs the verb when its stream reaches it. Calls `wrong` if a verb that it needs has not begun; then a later `run`
+  /// of that verb does the work.
   template <class Work, class Wrong>
   void run(std::uint64_t number, device::Lane lane, Work work, Wrong wrong) {
     if (const auto early = begin(number)) {
@@ -149,7 +149,7 @@ class Watched {
   Watched& operator=(const Watched&) = delete;
   ~Watched();
 
-  /// Makes the slots known. `owner` is asked for when a released slot is used.
+  /// Registers the slots. `owner` is locked when a released slot is used.
   /// @throws Error{Code::misuse} if the target slots of another receiver overlap these
   void begin(std::weak_ptr<ChannelEnd> owner);
   void end() noexcept;
@@ -160,7 +160,7 @@ class Watched {
   }
   /// Called with the lock of all known ends.
   void freed(const base::Place& place) noexcept;
-  /// What is wrong with the memory of the slots; empty: nothing.
+  /// Looks at the memory of the slots. Returns the error, or an empty text.
   std::string look() const;
 
   const EndInfo& info() const noexcept { return info_; }
@@ -177,7 +177,7 @@ class Watched {
   base::Place freed_at_;  // written before `is_freed_`
 };
 
-/// Where the latest epochs of a receiver were released.
+/// Places at which the latest epochs of a receiver were released.
 class Releases {
  public:
   void add(std::uint64_t last, const Call& call);

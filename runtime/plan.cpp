@@ -69,7 +69,7 @@ void PlanCore::begin_use(Verb verb, const void* from) {
   failed->check();
 }
 
-/// Of the first channel: channels may have come to different epochs before the plan.
+/// Epoch of the first channel: channels may have had different numbers of epochs before the plan.
 std::uint64_t PlanCore::epoch_of(Verb verb) const noexcept {
   if (verb == Verb::acquire || verb == Verb::start)
     return (out_.empty() ? 0 : out_.front().first) + counts_.starts + (verb == Verb::acquire ? 1 : 0);

@@ -106,7 +106,7 @@ std::vector<std::size_t> with_sizes_between(const std::vector<std::size_t>& size
   return all;
 }
 
-// What the library's contexts set, which is another variable in a shared library.
+// Sets the bench's own threshold as the library's contexts set theirs: a shared library has a variable of its own.
 void set_nontemporal_min() {
   const auto info = nlohmann::json::parse(sluice::info(true));
   for (const auto& variable : info.at("variables")) {

@@ -38,7 +38,7 @@ bool SharedCopy::put(std::uint64_t epoch, Range part, const std::byte* source, c
   std::size_t mine = 0;
   bool good = true;
   while (const auto number = claim(kOfSender, pieces)) {
-    ++mine;  // after an error too, so that nobody else copies the piece
+    ++mine;  // after an error too, so that the receiver does not copy the piece
     const std::size_t at = (pieces - 1 - *number) * piece;
     good = good && target.copy(process_vm_writev, source + at, at, std::min(piece, part.bytes - at), watch);
   }

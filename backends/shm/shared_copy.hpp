@@ -16,7 +16,8 @@ namespace sluice::backends::shm {
 class alignas(64) SharedCopy {
  public:
   /// The sender's part: returns once all bytes are in the target, or false: the watch has failed. It copies alone if
-  /// nobody waits; it waits only for the piece that the receiver is copying then. `wake`: where a receiver may sleep.
+  /// the receiver does not wait, and waits only for a piece that the receiver is copying. `wake`: where the receiver
+  /// may sleep.
   bool put(std::uint64_t epoch, Range part, const std::byte* source, const CrossMemory& target, device::Watch& watch,
            base::Parking& wake) noexcept;
   /// The receiver's: copies pieces as long as there are any. `target`: of the slot. On an error fails the watch.
@@ -30,8 +31,8 @@ class alignas(64) SharedCopy {
   static constexpr std::uint64_t kOfSender = std::uint64_t{1} << 32U;
 
   static std::size_t piece_bytes(std::size_t bytes) noexcept;
-  /// The next piece for `who`, counted from the end for the sender; nothing: all are claimed.
-  std::optional<std::size_t> claim(std::uint64_t who, std::size_t pieces) noexcept;
+  /// Claims the next piece for a side, counted from the end for the sender. Returns nothing once all are claimed.
+  std::optional<std::size_t> claim(std::uint64_t side, std::size_t pieces) noexcept;
 
   std::atomic<std::uint64_t> epoch_{0};  // whose bytes are being copied; stored last
   std::uint64_t source_ = 0;             // an address in the sender

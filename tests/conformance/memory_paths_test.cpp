@@ -8,10 +8,24 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <fstream>
+#include <string>
 
 #include "tests/conformance/cases.hpp"
+
+namespace {
+std::atomic<int> g_pieces_read{0};  // by this process from another's memory
+}
+
+// Replaces glibc's function by one that counts.
+extern "C" ssize_t process_vm_readv(pid_t process, const iovec* local, unsigned long local_count, const iovec* remote,
+                                    unsigned long remote_count, unsigned long flags) {
+  g_pieces_read.fetch_add(1);
+  return ::syscall(SYS_process_vm_readv, process, local, local_count, remote, remote_count, flags);
+}
 
 namespace {
 
@@ -144,6 +158,47 @@ TEST_P(MemoryPaths, let_both_ranks_put_before_they_wait) {
       expect_and_poison(in.wait({}), {other, kTag, epoch});
       in.release({});
       if (!first) put();
+    }
+  });
+}
+
+/// Waits until the main thread of the process sleeps.
+void await_asleep(std::uint64_t process) {
+  const std::string path = "/proc/" + std::to_string(process) + "/stat";
+  for (std::string line; line.find(") S ") == std::string::npos;) {
+    std::ifstream stat(path);
+    std::getline(stat, line);
+  }
+}
+
+/// The receiver has gone to sleep before each put. Which pieces it copies depends on the machine, so there are many
+/// puts.
+TEST_P(MemoryPaths, let_a_receiver_that_waits_copy_its_share) {
+  const Case& one = GetParam();
+  if (one.ground.name != "shm" || !one.user) return;  // elsewhere receivers copy nothing
+  run_peers(one.peers(), [&](Context& context) {
+    if (!kernel_copies(context)) {
+      if (context.rank() == 0) skipped_here("the kernel forbids cross-memory copies");
+      return;
+    }
+    constexpr std::uint64_t kPuts = 100;
+    const Buffer buffer(context, one);
+    if (context.rank() == 0) {
+      Sender sender = context.sender(1, kTag, buffer.all());
+      sender.wait_connected();
+      for (std::uint64_t epoch = 1; epoch <= kPuts; ++epoch) {
+        fill(bytes_of(sender.acquire({})), {0, kTag, epoch});
+        await_asleep(board().word(kOwner));
+        sender.put({});
+      }
+    } else {
+      Receiver receiver = context.receiver(0, kTag, buffer.all());
+      receiver.wait_connected();
+      for (std::uint64_t epoch = 1; epoch <= kPuts; ++epoch) {
+        expect_and_poison(receiver.wait({}), {0, kTag, epoch});
+        receiver.release({});
+      }
+      EXPECT_GT(g_pieces_read, 0);
     }
   });
 }

@@ -21,7 +21,7 @@
 namespace bench {
 namespace {
 
-// The same in all processes that can map each other's memory by /proc.
+// Number of the machine: equal in all processes that can map each other's memory by /proc.
 std::size_t machine() {
   std::ifstream in("/proc/sys/kernel/random/boot_id");
   const std::string boot((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ratio to a rival should be at least.
+// The least ratio to each rival that a row should reach.
 #pragma once
 
 #include <cstddef>

@@ -43,7 +43,7 @@ inline constexpr std::size_t kMinForInterval = 6;
 /// medians of resampled values). The same values always give the same interval. Unset for fewer than kMinForInterval.
 std::optional<Interval> interval_of_median(std::span<const double> values);
 
-/// Whether a ratio reaches a goal. `inconclusive`: more or quieter rounds might tell.
+/// Verdict on a ratio and its goal. `inconclusive`: more or quieter rounds might decide.
 enum class Verdict { holds, fails, inconclusive };
 const char* name(Verdict verdict);
 /// `holds` if the lower end of the interval reaches the goal, `fails` if the upper end does not.

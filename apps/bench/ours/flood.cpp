@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/bench/harness/buffers.hpp"
 #include "apps/bench/ours/ours.hpp"
+#include "apps/bench/ours/receive.hpp"
 
 #include <memory>
 
@@ -49,19 +50,9 @@ class Flood : public Contender {
       in_.wait(stream_);
       in_.release(stream_);
     } else {
-      for (int i = 0; i < workload_.window; ++i) receive();
+      for (int i = 0; i < workload_.window; ++i) receive(workload_, queue_.get(), stream_, in_);
       out_.put(stream_, 0, 0);
     }
-  }
-
-  void receive() {
-    const std::byte* const payload = in_.wait(stream_).data();
-    if (!queue_) {
-      touch(workload_, payload);
-    } else if (workload_.options.touch) {
-      queue_->run([this, payload] { touch(workload_, payload); });
-    }
-    in_.release(stream_);
   }
 
   const Workload workload_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/bench/harness/buffers.hpp"
 #include "apps/bench/ours/ours.hpp"
+#include "apps/bench/ours/receive.hpp"
 
 #include <memory>
 
@@ -29,13 +30,7 @@ class Ring : public Contender {
  private:
   void step() {
     out_.put(stream_, 0, workload_.bytes);
-    const std::byte* const payload = in_.wait(stream_).data();
-    if (!queue_) {
-      touch(workload_, payload);
-    } else if (workload_.options.touch) {
-      queue_->run([this, payload] { touch(workload_, payload); });
-    }
-    in_.release(stream_);
+    receive(workload_, queue_.get(), stream_, in_);
   }
 
   const Workload workload_;

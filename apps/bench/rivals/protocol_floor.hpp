@@ -16,8 +16,7 @@
 
 namespace bench {
 
-/// What a rank's peer tells it, in one cache line: the credit for this rank's messages travels with the signal of the
-/// peer's.
+/// The line that a rank's peer writes: the credit for this rank's messages travels with the signal of the peer's.
 struct alignas(kLine) Words {
   Counter signal{0};  ///< messages of the peer that have arrived here
   Counter credit{0};  ///< messages of this rank that the peer has released
