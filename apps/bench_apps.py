@@ -173,8 +173,9 @@ def row(dims, metric, steps, results, whats, machine):
     times = {name: [run["step_us"] for run in runs] for name, runs in results.items()}
     one, ours = results["sluice"][0], times["sluice"]
     return {"schema": 1, "bench": name_of(one["app"], dims), "backend": one["backend"], "stream": one["stream"], "memory": "allocated",
-            "touch": True, "fired_by": None, "ranks": one["ranks"], "pairs": None, "launch": "mpi", "bytes": None, "offset": None,
-            "cores": cores_of(one["ranks"]), "depth": 2, "window": 1, "rails": 1, "settings": None, "metric": metric, "unit": "us",
+            "touch": True, "fired_by": None, "ranks": one["ranks"], "pairs": None, "channels": None, "exponent": None,
+            "launch": "mpi", "bytes": None, "offset": None, "cores": cores_of(one["ranks"]), "depth": 2, "window": 1, "rails": 1,
+            "settings": None, "metric": metric, "unit": "us",
             "p50": statistics.median(ours), "p10": percentile(ours, 0.1), "p99": percentile(ours, 0.99),
             "samples": len(ours), "sample": f"mean step of a run of {steps}", "rounds": len(ours), "floor_drift": None, "drifted_rounds": None,
             **machine,

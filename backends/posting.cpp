@@ -9,8 +9,8 @@ Posting::Posting(device::Watch& watch, int depth, std::size_t rails)
     : watch_(watch), shares_over_(static_cast<std::size_t>(depth)), posted_(rails) {}
 
 AfterTurn Posting::post_rung() {
+  const bool awaits = awaited();  // first: a ring that comes in between is posted, or awaited
   const std::uint64_t last = rung();
-  const bool awaits = awaited();
   const std::uint64_t before = posted_.front();
   bool busy = false;
   for (std::size_t rail = 0; rail < posted_.size(); ++rail) busy |= post_rung(rail, last);

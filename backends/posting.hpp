@@ -25,6 +25,8 @@ class Posting {
 
   /// An epoch stands for all before it, which need not be posted then.
   virtual bool cumulative() const noexcept { return false; }
+  /// Its bell was rung, or may have been. Called within the engine's turn only, before `post_rung`.
+  virtual void heard() noexcept {}
   // On the first rail. Called within the engine's turn only.
   std::uint64_t posted() const noexcept { return posted_.front(); }
   /// Epochs that were rung for and not posted yet.

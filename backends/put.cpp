@@ -72,14 +72,13 @@ std::optional<ByKernel> MappedPut::by_kernel(device::Driver* driver) {
 void Doorbell::ring(device::Lane lane) {
   const std::uint64_t count = rings.load(std::memory_order_relaxed) + 1;
   rings.store(count, std::memory_order_relaxed);
-  Listener* const awake = listener_;  // once the word has risen, the put may be over, and its bell gone
-  const Haste haste = haste_;
+  BellEntry* const entry = entry_;  // once the word has risen, the put may be over, and its bell gone
   if (lane.gpu != nullptr) {
     lane.gpu->write(word, count);
   } else {
     word.value.store(count, std::memory_order_release);
   }
-  if (awake != nullptr) awake->heard(haste);
+  if (entry != nullptr) entry->listener.heard(*entry);
 }
 
 std::optional<ByKernel> RungPut::by_kernel(device::Driver*) {

@@ -138,11 +138,24 @@ class MappedPut final : public StreamPut {
 /// When the puts of a bell have to leave. Credits may leave behind the next put, which a peer waits for.
 enum class Haste : std::uint8_t { now, soon };
 
+struct BellEntry;
+
 /// Must be awake when a bell was rung.
 class Listener {
  public:
   virtual ~Listener() = default;
-  virtual void heard(Haste haste) noexcept = 0;
+  virtual void heard(BellEntry& bell) noexcept = 0;
+};
+
+/// The entry of a bell in its listener's list of those that were rung. The listener owns it, and never frees it: a ring
+/// still uses it when its put may be over, and the bell gone. Then the listener looks at a bell that was not rung.
+struct BellEntry {
+  BellEntry(Listener& who, Haste how) noexcept : listener(who), haste(how) {}
+
+  Listener& listener;
+  std::atomic<Haste> haste;
+  std::atomic<bool> listed{false};
+  BellEntry* next = nullptr;  ///< in the list
 };
 
 /// One 64-bit word that fires puts: a count of rings, which its listener looks at. A NIC's own is a class of its own.
@@ -172,18 +185,15 @@ class Doorbell {
   virtual bool awaited() const noexcept {
     return word.value.load(std::memory_order_relaxed) < rings.load(std::memory_order_relaxed);
   }
-  /// Rings wake `listener` from now on. Nothing is outstanding.
-  void listen(Listener* listener, Haste haste) noexcept {
-    listener_ = listener;
-    haste_ = haste;
-  }
+  /// Rings list `entry` and wake its listener from now on; null: nobody's. Nothing is outstanding.
+  void listen(BellEntry* entry) noexcept { entry_ = entry; }
+  BellEntry* entry() const noexcept { return entry_; }
 
   base::Word& word;
   std::atomic<std::uint64_t> rings{0};  // one stream rings it; a GPU's will have rung it so often
 
  private:
-  Listener* listener_ = nullptr;
-  Haste haste_ = Haste::now;
+  BellEntry* entry_ = nullptr;
 };
 
 /// Fired by one ring of its bell, so that a plan can fire many by one ring of a bell that they share.

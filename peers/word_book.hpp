@@ -5,7 +5,10 @@
 // 38 against 50 million a second).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
+#include <set>
 #include <vector>
 
 #include "backends/transport.hpp"
@@ -27,8 +30,13 @@ class WordBook {
     device::Allocation memory;
     Standing standing;
     std::vector<bool> used;
+    std::size_t left;
   };
-  std::vector<Page> pages_;
+  using Pages = std::map<const std::byte*, Page>;  // by address
+  Page& page_with_room(Standing standing);
+
+  Pages pages_;
+  std::map<Standing, std::set<Page*>> with_room_;
 };
 
 }  // namespace sluice::runtime

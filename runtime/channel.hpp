@@ -224,6 +224,7 @@ class ChannelEnd : public EndInfo,
 
   // For plans. A channel is in one plan at most, from `join_plan` on; a committed plan drives it.
   void join_plan();
+  std::size_t place_in_plan = 0;  ///< among its senders, or receivers
   void leave_plan() noexcept { planned_ = false; }
   void check_bindable(Stream stream);
   void bind_to_gpu(Stream stream);

@@ -7,9 +7,14 @@ namespace sluice::runtime {
 
 using base::Clock;
 
-void Credits::remove(const backends::Posting* posting) {
-  std::erase_if(rows_, [&](const Row& row) { return row.posting == posting; });
+namespace {
+
+bool may_wait(const ByBell& credit) noexcept {
+  const std::uint64_t landed = credit.landed->value.load(std::memory_order_relaxed);
+  return credit.posting->cumulative() && 2 * (landed - credit.posting->posted()) < credit.depth;
 }
+
+}  // namespace
 
 bool Credits::put_off() noexcept {
   if (put_off_.load(std::memory_order_relaxed) == 0)
@@ -22,9 +27,8 @@ bool Credits::put_off() noexcept {
 
 void Credits::begin_turn() noexcept { turn_began_ = any_wait() ? Clock::now().time_since_epoch().count() : 0; }
 
-backends::AfterTurn Credits::post(bool may_hold) {
+backends::AfterTurn Credits::post(bool may_hold, bool were_put_off) {
   constexpr auto kHeldAtMost = std::chrono::milliseconds(1);
-  const bool rung = put_off_.exchange(0) != 0 && turn_began_ != 0;
   const Ticks held_since = held_since_.load(std::memory_order_relaxed);
   const Ticks oldest = held_since != 0 ? held_since : turn_began_;
   // A credit that was not put off is never held: no limit would end that.
@@ -32,18 +36,22 @@ backends::AfterTurn Credits::post(bool may_hold) {
   auto left = backends::AfterTurn::nothing;
   bool posts = false;
   bool holds = false;
-  for (const Row& row : rows_) {
-    const bool pending = row.posting->pending() != 0;
-    if (pending && may_hold && row.may_wait()) {
-      holds = true;
-    } else {
-      posts |= pending;
-      left = std::max(left, row.posting->post_rung());
-    }
+  std::size_t kept = 0;
+  for (ByBell* const credit : due_) {
+    const bool pending = credit->posting->pending() != 0;
+    const bool held = pending && may_hold && may_wait(*credit);
+    holds |= held;
+    posts |= pending && !held;
+    const backends::AfterTurn after = held ? backends::AfterTurn::nothing : credit->posting->post_rung();
+    left = std::max(left, after);
+    credit->rung = held || after != backends::AfterTurn::nothing;
+    if (credit->rung) due_[kept++] = credit;
   }
+  due_.resize(kept);
   held_since_.store(holds ? oldest : 0, std::memory_order_relaxed);
   // Also if a put took the credit along.
-  if (rung && (posts || !holds)) learn(Clock::duration(turn_began_ - put_off_at_.load(std::memory_order_relaxed)));
+  if (were_put_off && (posts || !holds))
+    learn(Clock::duration(turn_began_ - put_off_at_.load(std::memory_order_relaxed)));
   return left;
 }
 

@@ -10,18 +10,20 @@
 
 namespace sluice::runtime {
 
+/// A put or a credit that the engine posts when its bell was rung.
+struct ByBell {
+  backends::Posting* posting = nullptr;  ///< null: the bell only wakes the engine
+  bool rung = false;                     ///< the next turn looks at it
+  std::uint64_t depth = 1;               ///< of a credit: slots
+  const base::Word* landed = nullptr;    ///< of a credit: the last epoch that has arrived and will need one; else null
+};
+
 /// A credit that leaves before the next put of its rank delays that put and costs a message. So the credit is put off
 /// to the next turn, which posts puts first; after turns that ran late, credits are not put off for a while. While
 /// fewer than half of the slots hold epochs that arrived and were not credited, a credit is held a little longer: the
 /// next credit may cover it.
 class Credits {
  public:
-  /// `landed`: the last epoch that has arrived and will need a credit.
-  void add(backends::Posting& posting, int depth, const base::Word& landed) {
-    rows_.push_back({&posting, static_cast<std::uint64_t>(depth), &landed});
-  }
-  void remove(const backends::Posting* posting);
-
   /// Called when a credit was rung for. Returns whether it may wait for the next turn. Any thread.
   bool put_off() noexcept;
   /// True if some credit waits. Any thread.
@@ -30,24 +32,23 @@ class Credits {
   // For the thread that has the engine's turn.
   /// Call it before puts are posted: some take credits along.
   void begin_turn() noexcept;
-  /// Posts the credits that do not wait. `may_hold`: another turn comes soon.
-  backends::AfterTurn post(bool may_hold);
+  /// The credit's bell was rung: it is due until it has left.
+  void rung(ByBell& credit) { due_.push_back(&credit); }
+  void forget(const ByBell& credit) { std::erase(due_, &credit); }
+  /// Room for so many due at a time.
+  void reserve(std::size_t credits) { due_.reserve(credits); }
+  /// Returns whether credits were put off before this turn. Their bells are listed by now: see that they are due.
+  bool end_putting_off() noexcept { return put_off_.exchange(0) != 0 && turn_began_ != 0; }
+  /// Posts the due credits that do not wait. `may_hold`: another turn comes soon. `were_put_off`: as
+  /// `end_putting_off` says.
+  backends::AfterTurn post(bool may_hold, bool were_put_off);
 
  private:
-  struct Row {
-    backends::Posting* posting = nullptr;
-    std::uint64_t depth = 1;
-    const base::Word* landed = nullptr;
-
-    bool may_wait() const noexcept {
-      return posting->cumulative() && 2 * (landed->value.load(std::memory_order_relaxed) - posting->posted()) < depth;
-    }
-  };
   using Ticks = base::Clock::rep;
 
   void learn(base::Clock::duration late) noexcept;
 
-  std::vector<Row> rows_;
+  std::vector<ByBell*> due_;
   // Credits rung for since the last turn. Both sides count by read-modify-writes: either the turn of an engine that is
   // about to sleep sees the bell, or the thread that rang sees that the engine is about to sleep.
   std::atomic<std::uint64_t> put_off_{0};

@@ -149,6 +149,16 @@ void Engine::pause() const {
 
 void Engine::wake() noexcept { bell_->ring(); }
 
+void Engine::heard(backends::BellEntry& bell) noexcept {
+  const Haste haste = bell.haste.load(std::memory_order_relaxed);
+  if (!bell.listed.exchange(true, std::memory_order_acq_rel)) {
+    bell.next = rung_bells_.load(std::memory_order_relaxed);
+    while (!rung_bells_.compare_exchange_weak(bell.next, &bell)) {
+    }
+  }
+  heard(haste);
+}
+
 void Engine::heard(Haste haste) noexcept {
   // An engine that is not attended may be about to sleep, and not have seen the bell.
   if (haste == Haste::soon && credits_.put_off() && attended_.load()) return;
@@ -200,16 +210,25 @@ bool Engine::work() {
   AfterTurn left = AfterTurn::nothing;
   bool credits_posted = false;
   credits_.begin_turn();
+  collect();
   const auto post_credits = [&] {
-    if (!credits_posted) left = std::max(left, credits_.post(attended_.load()));
-    credits_posted = true;
+    if (std::exchange(credits_posted, true)) return;
+    const bool were_put_off = credits_.end_putting_off();
+    collect();
+    left = std::max(left, credits_.post(attended_.load(), were_put_off));
   };
   bool listens = false;
-  for (auto* put : puts_) {
-    listens |= put->awaited();
-    if (put->next_is_long()) post_credits();
-    left = std::max(left, put->post_rung());
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < rung_.size(); ++i) {  // it grows where credits are posted in between
+    Member& put = *rung_[i];
+    listens |= put.posting->awaited();
+    if (put.posting->next_is_long()) post_credits();
+    const AfterTurn after = put.posting->post_rung();
+    left = std::max(left, after);
+    put.rung = after != AfterTurn::nothing;
+    if (put.rung) rung_[kept++] = &put;
   }
+  rung_.resize(kept);
   post_credits();
   for (auto* transport : transports_) {
     const AfterTurn of_transport = transport->poll();
@@ -229,30 +248,87 @@ bool Engine::work() {
   return left == AfterTurn::work || (left == AfterTurn::words && !polled);
 }
 
-void Engine::watch(backends::Doorbell& bell, backends::Posting* posting) {
+/// Looks at what the bells fire that were rung, in the order of their rings.
+void Engine::collect() {
+  backends::BellEntry* first = nullptr;
+  for (auto* next = rung_bells_.exchange(nullptr); next != nullptr;) {
+    auto* const one = std::exchange(next, next->next);
+    one->next = std::exchange(first, one);
+  }
+  while (first != nullptr) {
+    auto& bell = static_cast<Bell&>(*std::exchange(first, first->next));
+    bell.listed.exchange(false, std::memory_order_acq_rel);  // before its word is read: a later ring lists it again
+    for (Member* const member : bell.members) look_at(*member);
+  }
+}
+
+/// In the next turn, or this one.
+void Engine::look_at(Member& member) {
+  if (member.posting == nullptr) return;
+  member.posting->heard();  // also if it is rung: what it had to do before may have left with another put
+  if (std::exchange(member.rung, true)) return;
+  if (member.landed != nullptr) {
+    credits_.rung(member);
+  } else {
+    rung_.push_back(&member);
+  }
+}
+
+void Engine::look_at(const backends::RungPut& put) {
+  if (const auto found = members_.find(&put); found != members_.end()) look_at(found->second);
+}
+
+void Engine::join(backends::Doorbell& bell, Member& member, Haste haste) {
+  member.bell = static_cast<Bell*>(bell.entry());
+  if (member.bell == nullptr) {
+    if (unused_bells_.empty()) {
+      if (unused_bells_.capacity() <= bells_.size()) unused_bells_.reserve(2 * bells_.size() + 1);  // for `forget`
+      unused_bells_.push_back(&bells_.emplace_back(*this, haste));
+    }
+    member.bell = unused_bells_.back();
+    unused_bells_.pop_back();
+    member.bell->haste.store(haste);
+    bell.listen(member.bell);
+  }
+  member.place = member.bell->members.insert(member.bell->members.end(), &member);
+}
+
+void Engine::leave_bell(backends::Doorbell& bell, Member& member) {
+  member.bell->members.erase(member.place);
+  if (!member.bell->members.empty()) return;
+  bell.listen(nullptr);
+  unused_bells_.push_back(member.bell);
+}
+
+void Engine::watch(backends::Doorbell& bell, ByBell what, const void* who, Haste haste) {
   const std::lock_guard turn(turn_);
-  bell.listen(this, Haste::now);
-  if (posting != nullptr) puts_.push_back(posting);
+  Member& member = members_[who];
+  static_cast<ByBell&>(member) = what;
+  join(bell, member, haste);
+  if (rung_.capacity() < 2 * members_.size()) {  // a turn allocates nothing, even if all are rung for again in between
+    rung_.reserve(4 * members_.size());
+    credits_.reserve(4 * members_.size());
+  }
   watched_.fetch_add(1);
 }
 
 void Engine::watch_credits(backends::RungPut& put, int depth, const base::Word& landed) {
   if (put.posting == nullptr) return watch(put);
-  const std::lock_guard turn(turn_);
-  put.bell().listen(this, Haste::soon);
-  credits_.add(*put.posting, depth, landed);
-  watched_.fetch_add(1);
+  watch(put.bell(), {put.posting, false, static_cast<std::uint64_t>(depth), &landed}, &put, Haste::soon);
 }
 
 void Engine::move(backends::RungPut& put, const std::shared_ptr<backends::Doorbell>& bell, std::uint64_t epochs) {
   const std::lock_guard turn(turn_);
-  bell->listen(this, Haste::now);
+  Member& member = members_.at(&put);
+  leave_bell(put.bell(), member);
+  join(*bell, member, Haste::now);
   put.share(bell, epochs);
 }
 
 void Engine::let_kernels_ring(backends::RungPut& put, const kernel::Count& epochs) {
   const std::lock_guard turn(turn_);
   put.let_kernels_ring(epochs);
+  look_at(put);  // no ring will list it
   arm_ahead(put);
 }
 
@@ -280,11 +356,18 @@ void Engine::reach(backends::RungPut& put, device::Driver& driver) {
   arm_ahead(put);
 }
 
-void Engine::forget(const backends::Posting* posting, const backends::RungPut* put) {
+void Engine::forget(backends::Doorbell& bell, const void* who, const backends::RungPut* put) {
   const std::lock_guard turn(turn_);
   std::erase(armed_ahead_, put);
-  std::erase(puts_, posting);
-  credits_.remove(posting);
+  const auto found = members_.find(who);
+  if (found == members_.end()) return;
+  Member& member = found->second;
+  if (member.rung) {
+    std::erase(rung_, &member);
+    credits_.forget(member);
+  }
+  leave_bell(bell, member);
+  members_.erase(found);
   watched_.fetch_sub(1);
 }
 

@@ -6,10 +6,13 @@
 #include <poll.h>
 
 #include <atomic>
+#include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include "backends/access.hpp"
@@ -55,15 +58,15 @@ class Engine final : public backends::Listener, public device::Helper {
   /// From now on the engine polls the transport. Call it before `start`.
   void add(backends::Transport& transport) { transports_.push_back(&transport); }
   /// Watches the put's bell from now on, until `forget` has returned.
-  void watch(backends::RungPut& put) { watch(put.bell(), put.posting); }
+  void watch(backends::RungPut& put) { watch(put.bell(), {put.posting}, &put, backends::Haste::now); }
   /// Like `watch`, for the credits of `depth` slots, which may leave a little later. `landed`: the last epoch that has
   /// arrived.
   void watch_credits(backends::RungPut& put, int depth, const base::Word& landed);
-  void forget(backends::RungPut& put) { forget(put.posting, &put); }
+  void forget(backends::RungPut& put) { forget(put.bell(), &put, &put); }
   void watch(Pollable& end);
   void forget(Pollable& end);
-  void watch(backends::EngineAccess& access) { watch(access.bell(), &access); }
-  void forget(backends::EngineAccess& access) { forget(static_cast<backends::Posting*>(&access)); }
+  void watch(backends::EngineAccess& access) { watch(access.bell(), {&access}, &access, backends::Haste::now); }
+  void forget(backends::EngineAccess& access) { forget(access.bell(), &access, nullptr); }
   /// From the next epoch on, `bell` fires the put. Call it while no epoch is outstanding.
   void move(backends::RungPut& put, const std::shared_ptr<backends::Doorbell>& bell, std::uint64_t epochs);
 
@@ -79,14 +82,33 @@ class Engine final : public backends::Listener, public device::Helper {
 
   /// Makes the engine's thread look around.
   void wake() noexcept;
-  void heard(backends::Haste haste) noexcept override;
+  void heard(backends::BellEntry& bell) noexcept override;
+  /// Something other than a bell needs a turn.
+  void heard(backends::Haste haste) noexcept;
   void help() noexcept override;
   void look() noexcept override;
 
  private:
-  /// `posting`: posted when the bell is rung; null: the bell only wakes the engine.
-  void watch(backends::Doorbell& bell, backends::Posting* posting);
-  void forget(const backends::Posting* posting, const backends::RungPut* put = nullptr);
+  struct Bell;
+  /// One that rings of a bell fire, or whose bell only wakes the engine.
+  struct Member : ByBell {
+    Bell* bell = nullptr;
+    std::list<Member*>::iterator place{};  // among those of its bell
+  };
+  /// A bell, and those that its rings fire: a plan's fires many.
+  struct Bell : backends::BellEntry {
+    using BellEntry::BellEntry;
+    std::list<Member*> members;
+  };
+
+  /// `who`: the put or the access, as `forget` names it.
+  void watch(backends::Doorbell& bell, ByBell what, const void* who, backends::Haste haste);
+  void forget(backends::Doorbell& bell, const void* who, const backends::RungPut* put);
+  void join(backends::Doorbell& bell, Member& member, backends::Haste haste);
+  void leave_bell(backends::Doorbell& bell, Member& member);
+  void collect();
+  void look_at(Member& member);
+  void look_at(const backends::RungPut& put);
   void arm_ahead(backends::RungPut& put);
   void loop(base::trace::Track track);
   void helped() noexcept;
@@ -125,7 +147,13 @@ class Engine final : public backends::Listener, public device::Helper {
   std::atomic<base::Clock::time_point> alarm_set_{};
   std::atomic<bool> attended_{false};  // others took turns lately, and so do what the engine's thread would do
   std::vector<backends::Transport*> transports_;
-  std::vector<backends::Posting*> puts_;
+  // A turn looks at the puts whose bells were rung, and at those that are still under way: never at those that are
+  // idle.
+  std::atomic<backends::BellEntry*> rung_bells_{nullptr};  // since the last turn, the last first
+  std::vector<Member*> rung_;                              // puts
+  std::unordered_map<const void*, Member> members_;
+  std::deque<Bell> bells_;
+  std::vector<Bell*> unused_bells_;
   std::vector<backends::RungPut*> armed_ahead_;
   std::vector<Pollable*> ends_;
   Credits credits_;

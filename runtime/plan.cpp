@@ -33,6 +33,13 @@ Bells fuse(runtime::Engine& engine, const std::vector<Row>& rows, std::uint64_t 
   return all;
 }
 
+/// So that the next `push_back` does not throw.
+template <class T>
+void make_room(std::vector<T>& all) {
+  constexpr std::size_t kFirst = 8;
+  if (all.size() == all.capacity()) all.reserve(std::max(kFirst, 2 * all.size()));
+}
+
 /// A bell of the plan fires it.
 bool is_fused(const RungPut* put) { return put != nullptr && put->shared(); }
 
@@ -84,20 +91,22 @@ void PlanCore::check_adding() const {
 void PlanCore::join(runtime::ChannelEnd& end) {
   check_adding();
   if (&end.services() != services_.get()) throw misuse("the channel belongs to another context than the plan");
-  ends_.reserve(ends_.size() + 1);
+  make_room(ends_);
   end.join_plan();
   ends_.push_back(&end);
 }
 
 void PlanCore::add(std::shared_ptr<SenderCore> sender) {
-  out_.reserve(out_.size() + 1);  // the plan keeps what has joined it
+  make_room(out_);  // the plan keeps what has joined it
   join(*sender);
+  sender->place_in_plan = out_.size();
   out_.push_back({std::move(sender)});
 }
 
 void PlanCore::add(std::shared_ptr<ReceiverCore> receiver) {
-  in_.reserve(in_.size() + 1);
+  make_room(in_);
   join(*receiver);
+  receiver->place_in_plan = in_.size();
   in_.push_back({std::move(receiver)});
 }
 
@@ -117,6 +126,7 @@ void PlanCore::commit(Stream stream, std::optional<Timeout> timeout) {
     // Small puts come first: one kernel does them all, and their signals then wait for no large put.
     std::stable_sort(out_.begin(), out_.end(),
                      [](const PlanOut& a, const PlanOut& b) { return a.core->slot_bytes < b.core->slot_bytes; });
+    for (std::size_t i = 0; i < out_.size(); ++i) out_[i].core->place_in_plan = i;
   }
   for (auto* end : ends_) end->drive_by_plan();
   for (auto& out : out_) out.first = out.core->epoch();
@@ -331,16 +341,16 @@ void PlanCore::release_all(device::Lane lane, std::uint64_t release) {
 }
 
 Slice PlanCore::slot(const SenderCore& sender) const {
-  const auto it = std::find_if(out_.begin(), out_.end(), [&](const auto& out) { return out.core.get() == &sender; });
-  if (it == out_.end()) throw misuse("the sender is not in this plan");
-  return sender.slot(it->first + counts_.starts + 1, stream_.kind());
+  const std::size_t place = sender.place_in_plan;
+  if (place >= out_.size() || out_[place].core.get() != &sender) throw misuse("the sender is not in this plan");
+  return sender.slot(out_[place].first + counts_.starts + 1, stream_.kind());
 }
 
 Slice PlanCore::slot(const ReceiverCore& receiver) const {
-  const auto it = std::find_if(in_.begin(), in_.end(), [&](const auto& in) { return in.core.get() == &receiver; });
-  if (it == in_.end()) throw misuse("the receiver is not in this plan");
-  if (it->first_wait + counts_.waits == 0) throw misuse("nothing was waited for yet");
-  const std::uint64_t epoch = it->first_wait + counts_.waits;
+  const std::size_t place = receiver.place_in_plan;
+  if (place >= in_.size() || in_[place].core.get() != &receiver) throw misuse("the receiver is not in this plan");
+  const std::uint64_t epoch = in_[place].first_wait + counts_.waits;
+  if (epoch == 0) throw misuse("nothing was waited for yet");
   return receiver.checked_slot(receiver.slot(epoch, stream_.kind()), epoch);
 }
 

@@ -70,7 +70,11 @@ void Registry::open(const std::shared_ptr<ChannelEnd>& end) {
   Peer& peer = peer_of(*end);
   peers_.reach(peer);
   if (peer.lost) return lose(*end, peer);
-  if (peer.linked) announce(*end);
+  if (peer.linked) {
+    announce(*end);
+  } else {
+    unannounced_[peer.rank].push_back(end->id);
+  }
   if (!doom_.empty()) end->fail(Code::aborted, doom_);
   // Its sleep does not look at a socket that was made meanwhile (test:
   // Start.the_end_of_a_thread_rank_is_noticed_by_the_others).
@@ -137,8 +141,9 @@ void Registry::match_oldest(const ChannelKey& key) {
   if (end != nullptr && !end->announced) return;
   RemoteEnd remote = std::move(theirs->second.front());
   theirs->second.pop_front();
+  keys_there_.erase({key.world_peer, remote.id});
   if (theirs->second.empty()) waiting_there_.erase(theirs);
-  std::erase(ours->second, id);
+  ours->second.pop_front();
   if (ours->second.empty()) waiting_here_.erase(ours);
   if (end != nullptr) connect(*end, std::move(remote));
 }
@@ -158,11 +163,12 @@ void Registry::connect(ChannelEnd& end, RemoteEnd remote) {
 }
 
 void Registry::linked(Peer& peer) {
-  std::vector<ChannelEnd*> waiting;
-  for (auto& [id, end] : ends_) {
-    if (end->opening.key.world_peer == peer.rank && !end->announced) waiting.push_back(end);
+  const auto waiting = unannounced_.extract(peer.rank);
+  if (waiting.empty()) return;
+  for (const std::uint64_t id : waiting.mapped()) {
+    ChannelEnd* const end = end_here(id);  // null: closed meanwhile
+    if (end != nullptr && !end->announced) announce(*end);
   }
-  for (ChannelEnd* end : waiting) announce(*end);
 }
 
 /// The last puts of a dead peer may have arrived and not been seen yet; if it had closed before, they have arrived.
@@ -185,7 +191,9 @@ void Registry::lost(Peer& peer) {
     if (end->opening.key.world_peer == peer.rank) lose(*end, peer);
   }
   std::erase_if(waiting_there_, [&](const auto& entry) { return entry.first.world_peer == peer.rank; });
+  keys_there_.erase(keys_there_.lower_bound({peer.rank, 0}), keys_there_.lower_bound({peer.rank + 1, 0}));
   std::erase_if(waiting_here_, [&](const auto& entry) { return entry.first.world_peer == peer.rank; });
+  unannounced_.erase(peer.rank);
 }
 
 /// A peer that has aborted says so before it ends.
@@ -243,6 +251,7 @@ void Registry::on_opening(Peer& peer, Reader& message, std::vector<base::Fd> fds
   if (peer.link != nullptr) peer.link->arrived(remote.key);
   if (peer.link != nullptr && remote.lengths) peer.link->arrived(*remote.lengths);
   const ChannelKey key = as_seen_here(peer, role, std::move(scope), tag);
+  keys_there_.insert_or_assign({peer.rank, remote.id}, key);
   waiting_there_[key].push_back(std::move(remote));
   match_oldest(key);
 }
@@ -258,12 +267,13 @@ ChannelEnd* Registry::end_of_peer(const Peer& peer, std::uint64_t remote_id) con
 }
 
 RemoteEnd* Registry::waiting_end(const Peer& peer, std::uint64_t remote_id) {
-  for (auto& [key, waiting] : waiting_there_) {
-    if (key.world_peer != peer.rank) continue;
-    const auto it = std::find_if(waiting.begin(), waiting.end(), [&](const auto& end) { return end.id == remote_id; });
-    if (it != waiting.end()) return &*it;
-  }
-  return nullptr;
+  const auto key = keys_there_.find({peer.rank, remote_id});
+  if (key == keys_there_.end()) return nullptr;
+  const auto waiting = waiting_there_.find(key->second);
+  if (waiting == waiting_there_.end()) return nullptr;
+  const auto is = [&](const auto& end) { return end.id == remote_id; };
+  const auto it = std::find_if(waiting->second.begin(), waiting->second.end(), is);
+  return it == waiting->second.end() ? nullptr : &*it;
 }
 
 void Registry::on_closing(Peer& peer, Reader& message) {

@@ -139,6 +139,8 @@ class Registry final : public Peers::Handler {
   std::map<ChannelKey, std::uint64_t> open_;                       // not yet closed by their user
   std::map<ChannelKey, std::deque<std::uint64_t>> waiting_here_;   // not matched, oldest first, also if closed
   std::map<ChannelKey, std::deque<RemoteEnd>> waiting_there_;
+  std::map<std::pair<Rank, std::uint64_t>, ChannelKey> keys_there_;  // of those, by the peer's number
+  std::map<Rank, std::vector<std::uint64_t>> unannounced_;           // their link is not ready; oldest first
   std::set<ChannelEnd*> closing_;  // their user or the peer has closed, or the peer has sent `let_go`
   std::set<ChannelEnd*> streams_;  // used on streams of GPUs, or counted by kernels
   std::vector<Unmapping> unmappings_;

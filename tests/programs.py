@@ -243,6 +243,7 @@ BENCHES = [
     ("overlap", f"{RUN} -n 2 {BENCH} overlap --sizes 4k", 0, PARTS),
     ("overlap.inline", f"{RUN} -n 2 {BENCH} overlap --sizes 4k --stream inline --touch", 0, PARTS),
     ("scale", f"{RUN} -n 4 {BENCH} scale --sizes 8 --against floor", 0, "one_pair floor"),
+    ("scale.channels", f"{RUN} -n 4 --threads {BENCH} scale --channels 32", 0, ""),
     ("setup", f"{RUN} -n 2 {BENCH} setup", 0, ""),
     ("setup.threads", f"{RUN} -n 8 --threads {BENCH} setup --sizes 4k", 0, ""),
     ("copy", f"{BENCH} copy --sizes 8,64k --offsets 0,16", 0, "shipped tuned"),
@@ -294,10 +295,10 @@ BENCHES = [
     *((f"{name}.{sweep}", f"{APPS} --sweep {sweep} {{bin}}/{name}", 0, "one_rank mpi_persistent")
       for name, sweep in (("heat", "strong"), ("life", "weak"))),
 ]
-BENCH_KEYS = {"schema", "bench", "backend", "stream", "memory", "touch", "fired_by", "ranks", "pairs", "launch",
-              "cores", "line_ns", "bytes", "offset", "depth", "window", "rails", "metric", "unit", "p50", "p10", "p99", "samples", "sample",
-              "rounds", "settings", "floor_drift", "drifted_rounds", "version", "cpu", "gpu", "driver", "date", "rivals"}
-
+BENCH_KEYS = {"schema", "bench", "backend", "stream", "memory", "touch", "fired_by", "ranks", "pairs", "channels",
+              "exponent", "launch", "cores", "line_ns", "bytes", "offset", "depth", "window", "rails", "metric", "unit", "p50",
+              "p10", "p99", "samples", "sample", "rounds", "settings", "floor_drift", "drifted_rounds", "version", "cpu", "gpu",
+              "driver", "date", "rivals"}
 
 
 def read_back(text, value):

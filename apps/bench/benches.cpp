@@ -55,6 +55,18 @@ void check_gpu(const Bench& bench, const Options& options) {
   refuse_if(gpus_for(*options.stream).empty(), "there is no GPU here that this build can use");
 }
 
+// The costs of many channels are measured between ranks 0 and 1, without rivals.
+void check_channels(const Bench& bench, const Options& options) {
+  if (options.channels == 0) return;
+  const auto refuse_if = [](bool asked, const std::string& why) {
+    if (asked) throw apps::UsageError("--channels " + why);
+  };
+  refuse_if(bench.run != run_scale, "is for scale");
+  refuse_if(options.pairs > 0, "and --pairs exclude each other");
+  refuse_if(options.stream == StreamChoice::host, "is not measured with --stream host");
+  refuse_if(options.against != std::vector<std::string>{"none"}, "has no rivals");
+}
+
 // Benches without rivals measure channels of one slot in allocated memory, and do not read the payload.
 void check_settings(const Bench& bench, const Options& options) {
   if (bench.rivals != nullptr) return;
@@ -158,6 +170,7 @@ const Bench& choose(Options& options, int ranks) {
   check_gpu(bench, options);
   check_settings(bench, options);
   if (bench.run == run_packing) check_packing(options);
+  check_channels(bench, options);
   check_columns(bench, options);
   check_against(bench, options);
   options.pin = options.pin.value_or(bench.pins && !of_gpu(options.stream));

@@ -42,6 +42,8 @@ void run_replay(Session& session);
 void run_device(Session& session);
 void run_overlap(Session& session);
 void run_scale(Session& session);
+/// `scale --channels`
+void run_growth(Session& session);
 void run_setup(Session& session);
 void run_copy(Session& session);
 void run_failure(Session& session);

@@ -63,6 +63,7 @@ void run_scale(Session& session) {
   if (ranks % 2 != 0 || 2 * max_pairs > ranks)
     throw apps::UsageError(fmt::format("scale with {} pairs needs an even number of ranks, at least {}, not {}",
                                        max_pairs, 2 * max_pairs, ranks));
+  if (session.options.channels > 0) return run_growth(session);
   for (int pairs = 1; pairs < max_pairs; pairs *= 2) measure_sizes(session, pairs);
   measure_sizes(session, max_pairs);
 }

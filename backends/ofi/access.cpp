@@ -86,10 +86,14 @@ class RmaAccess final : public EngineAccess, private Mover {
     if (why_not.empty() || lost()) return over(operation.epoch);
     suspect(failure_of(route_, why_not));
     lost_.push_back(operation.epoch);
+    station_.attend_to(*this);
   }
 
   bool attend() override {
-    if (gives_up()) give_up([this](std::uint64_t epoch) { over(epoch); });
+    if (gives_up()) {
+      give_up([this](std::uint64_t epoch) { over(epoch); });
+      gave_up_ = true;
+    }
     if (!watch_.failed()) {
       judge();
       return true;
@@ -98,6 +102,8 @@ class RmaAccess final : public EngineAccess, private Mover {
     lost_.clear();
     return false;
   }
+
+  bool rests() const override { return watch_.failed() && (!lost() || gave_up_); }
 
   /// Nothing waits for the operations under way any more: `each(epoch)`.
   template <class Each>
@@ -125,6 +131,7 @@ class RmaAccess final : public EngineAccess, private Mover {
   std::shared_ptr<Registration> flights_registered_;
   std::vector<std::uint64_t> lost_;  // epochs that have failed, and wait for the verdict
   Refusals refused_;
+  bool gave_up_ = false;  // nothing is under way any more, since the peer was lost
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "backends/ofi/by_number.hpp"
 
 #include <algorithm>
+#include <functional>
 
 #include "backends/ofi/rma.hpp"
 
@@ -65,10 +66,33 @@ bool RmaPut::post_with_number(Lane& lane, const Message& message) {
 RmaPut* RmaPut::rider(const Lane& lane) const {
   const Manner& manner = station_.manner;
   if (!manner.ordered || !manner.takes_two() || !kHalf.has_room(place_.index, place_.depth)) return nullptr;
-  const auto one =
-      std::ranges::find_if(there_.riders, [&](const RmaPut* other) { return other != this && other->may_ride(lane); });
-  return one == there_.riders.end() ? nullptr : *one;
+  constexpr std::size_t kLooks = 8;  // others wait for the next put
+  auto& due = there_.due;
+  for (std::size_t left = std::min(due.size(), kLooks); left > 0 && !due.empty();) {
+    RmaPut* const one = due.front();
+    one->due_ = one->is_due();
+    if (!one->due_) {  // it has left
+      one->due_place_.splice(one->due_place_.end(), due, due.begin());
+      continue;
+    }
+    due.splice(due.end(), due, due.begin());
+    if (one != this && one->may_ride(lane)) return one;
+    --left;
+  }
+  return nullptr;
 }
+
+/// A put looks only at credits that were rung for, however many channels lead to this peer.
+void RmaPut::heard() noexcept {
+  if (place_.slot_bytes != 0) return;
+  const std::lock_guard lock(station_.mutex);
+  if (due_ || !there_.riders.contains(this)) return;
+  due_ = true;
+  there_.due.splice(there_.due.end(), due_place_);
+}
+
+/// No thread hears what a GPU's stream or kernels ring for later.
+bool RmaPut::is_due() const noexcept { return (pending() != 0 || awaited()) && !Posting::watch_.shut(); }
 
 bool RmaPut::may_ride(const Lane& lane) const {
   const Remote& mine = lanes_.front().word;
@@ -83,17 +107,29 @@ bool RmaPut::cumulative() const noexcept {
 // ---- the receiver
 
 std::uint64_t Arrivals::add(std::span<const Signal> signals, const Slots& target, const Endpoints& endpoints) {
-  auto free = std::find(landings_.begin(), landings_.end(), nullptr);
-  if (free == landings_.end()) free = landings_.insert(free, nullptr);
-  const auto index = static_cast<std::uint64_t>(free - landings_.begin());
-  *free = std::make_unique<Landing>();
-  (*free)->moves_bytes = target.slot_bytes != 0;
+  std::uint64_t index = landings_.size();
+  if (free_.empty()) {
+    landings_.emplace_back();
+    if (free_.capacity() < landings_.size()) free_.reserve(2 * landings_.size());  // `remove` allocates nothing
+  } else {
+    std::ranges::pop_heap(free_, std::ranges::greater());
+    index = free_.back();
+    free_.pop_back();
+  }
+  auto& landing = landings_[index] = std::make_unique<Landing>();
+  landing->moves_bytes = target.slot_bytes != 0;
   for (const Signal& signal : signals) {
-    std::vector<Lane>& lanes = (*free)->lanes;
+    std::vector<Lane>& lanes = landing->lanes;
     lanes.push_back(
         {signal, endpoints.of(index, lanes.size()), 0, std::vector<bool>(static_cast<std::size_t>(target.depth))});
   }
   return index;
+}
+
+void Arrivals::remove(std::uint64_t index) noexcept {
+  landings_[index].reset();
+  free_.push_back(index);
+  std::ranges::push_heap(free_, std::ranges::greater());
 }
 
 void Arrivals::landed(std::uint64_t number, std::size_t endpoint) noexcept {

@@ -31,7 +31,7 @@ class Arrivals {
 
   /// Returns its index. `signals`: one a rail, no more than there are endpoints.
   std::uint64_t add(std::span<const Signal> signals, const Slots& target, const Endpoints& endpoints);
-  void remove(std::uint64_t index) noexcept { landings_[index].reset(); }
+  void remove(std::uint64_t index) noexcept;
 
   /// A put of `number` has landed, at one of our endpoints.
   void landed(std::uint64_t number, std::size_t endpoint) noexcept;
@@ -55,6 +55,7 @@ class Arrivals {
 
   const Manner& manner_;
   std::vector<std::unique_ptr<Landing>> landings_;
+  std::vector<std::uint64_t> free_;  // indices, a heap; the lowest is taken first: low ones have room for more
 };
 
 }  // namespace sluice::backends::ofi

@@ -39,6 +39,7 @@ void RmaPut::arrived(Lane& lane, std::uint64_t epoch) {
     ++lane.delivered;
     lane.early[lane.delivered % lane.early.size()] = false;
   }
+  station_.attend_to(*this);
 }
 
 /// Returns whether a word is left to write.

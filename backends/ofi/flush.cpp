@@ -68,6 +68,7 @@ void RmaPut::end_flush(const std::string& why_not) {
   if (--flushes_left_ != 0) return;
   if (flush_failure_.empty()) {
     landed_ = flushing_;
+    if (asked_ > landed_) station_.attend_to(*this);
   } else if (draining_) {
     suspect(flush_failure_);
   }

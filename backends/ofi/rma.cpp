@@ -28,8 +28,7 @@ RmaPut::RmaPut(Station& station, Destination& there, const Slots& source, device
     throw;
   }
   join();
-  if (cumulative() && lanes_.size() == 1 && kHalf.has_room(place_.index, place_.depth)) there.riders.push_back(this);
-  if (has_words_to_follow()) station_.attend_to(*this);
+  if (cumulative() && lanes_.size() == 1 && kHalf.has_room(place_.index, place_.depth)) there.riders.insert(this);
 }
 
 std::unique_ptr<Operation> RmaPut::new_operation(const Lane& lane, bool piece) {
@@ -69,7 +68,8 @@ void RmaPut::open(std::size_t number) {
 
 RmaPut::~RmaPut() {
   const std::lock_guard lock(station_.mutex);
-  std::erase(there_.riders, this);
+  there_.riders.erase(this);
+  if (due_) there_.due.erase(due_at_);
   for (Lane& lane : lanes_) orphan_posted(lane);
   leave();
   lanes_.clear();  // with the mutex
@@ -218,6 +218,7 @@ bool RmaPut::attend() {
   if (gives_up()) {
     for (Lane& lane : lanes_) give_up(lane);
     flushes_left_ = 0;
+    gave_up_ = true;
   }
   const bool flushes_left = post_flushes();
   if (watch().failed()) {
@@ -229,6 +230,15 @@ bool RmaPut::attend() {
   if (!suspicious()) return (has_words_to_follow() && write_words()) || flushes_left;
   judge();
   return true;
+}
+
+/// `ended`, `suspect` and whoever asks for a flush wake it.
+bool RmaPut::rests() const {
+  if ((suspicious() && !Posting::watch_.failed()) || (lost() && !gave_up_)) return false;
+  return std::ranges::none_of(lanes_, [](const Lane& lane) {
+    const bool word_due = lane.delivered != lane.written || std::ranges::count(lane.early, true) != 0;
+    return lane.flush_due || word_due;
+  });
 }
 
 /// Operations that wait for an answer of a dead peer never end.
@@ -259,6 +269,7 @@ void RmaPut::ended(Operation& operation, const std::string& why_not) {
     return;  // the epoch ends with what follows
   } else if (suspicious()) {
     lane.early[operation.epoch % lane.early.size()] = true;  // its end waits for the verdict
+    station_.attend_to(*this);
   } else if (!has_words_to_follow() || watch().failed()) {
     over(operation.epoch);
   } else {

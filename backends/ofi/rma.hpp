@@ -2,6 +2,8 @@
 // Puts that the engine posts: a write into the peer's memory, and the notice of it.
 #pragma once
 
+#include <list>
+
 #include "backends/ofi/stage.hpp"
 #include "backends/ofi/station.hpp"
 
@@ -18,6 +20,7 @@ class RmaPut final : public EnginePut, private Mover {
   bool landed(std::uint64_t epoch) override;
   bool settled() override;
   bool cumulative() const noexcept override;
+  void heard() noexcept override;
   std::string describe() const override;
 
  private:
@@ -63,6 +66,7 @@ class RmaPut final : public EnginePut, private Mover {
   }
   void ended(Operation& operation, const std::string& why_not) override;
   bool attend() override;
+  bool rests() const override;
   bool uses(const Route& route) const noexcept override;
   std::size_t bytes_under_way() const override;
   void open(std::size_t number);
@@ -84,6 +88,7 @@ class RmaPut final : public EnginePut, private Mover {
   bool post_with_number(Lane& lane, const Message& message);
   RmaPut* rider(const Lane& lane) const;
   bool may_ride(const Lane& lane) const;
+  bool is_due() const noexcept;
 
   // by_word.cpp
   bool has_words_to_follow() const noexcept { return place_.notice == Notice::word && !station_.manner.ordered; }
@@ -108,7 +113,11 @@ class RmaPut final : public EnginePut, private Mover {
   std::uint64_t asked_ = 0;     // the same, as callers want to know it
   std::size_t flushes_left_ = 0;
   std::string flush_failure_;
-  bool draining_ = false;  // a flush that fails fails the channel
+  bool draining_ = false;               // a flush that fails fails the channel
+  bool gave_up_ = false;                // nothing of it is under way any more, since the peer was lost
+  bool due_ = false;                    // a credit whose bell was rung: it may ride
+  std::list<RmaPut*> due_place_{this};  // of this put among those that are due, while it is not: no turn allocates it
+  const std::list<RmaPut*>::iterator due_at_ = due_place_.begin();
 };
 
 }  // namespace sluice::backends::ofi

@@ -2,6 +2,7 @@
 #include "backends/ofi/station.hpp"
 
 #include <stdexcept>
+#include <utility>
 
 #include "backends/ofi/triggered.hpp"
 
@@ -16,6 +17,17 @@ Station::~Station() {
   for (const auto& rail : rails) rail->close_endpoints();
   orphaned_memory.clear();
   rails.clear();
+}
+
+void Station::attend_to(Mover& mover) {
+  if (!std::exchange(mover.attended, true)) attended.push_back(&mover);
+}
+
+bool Station::attend() {
+  bool left = false;
+  for (std::size_t i = 0; i < attended.size(); ++i) left |= attended[i]->attend();  // which may add more
+  std::erase_if(attended, [](Mover* mover) { return !(mover->attended = !mover->rests()); });
+  return left;
 }
 
 std::shared_ptr<Pin> new_pin(Station& station) {
@@ -48,8 +60,8 @@ const Route& Destination::route(std::size_t endpoint) const {
 }
 
 void Mover::leave() {
-  std::erase(station_.attended, this);
-  std::erase(there_.movers, this);
+  if (attended) std::erase(station_.attended, this);
+  there_.movers.erase(this);
   for (const auto& rail : station_.rails) rail->forget(*this);
 }
 

@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <array>
+#include <list>
 #include <mutex>
 #include <set>
 #include <string>
+#include <unordered_set>
 
 #include "backends/ofi/by_number.hpp"
 #include "backends/ofi/by_word.hpp"
@@ -72,10 +74,10 @@ struct Ringers {
 struct Station {
   Station();
   ~Station();
-  /// `attend` is called in each turn from now on.
-  void attend_to(Mover& mover) {
-    if (std::ranges::find(attended, &mover) == attended.end()) attended.push_back(&mover);
-  }
+  /// `attend` is called in each turn from now on, until the mover rests.
+  void attend_to(Mover& mover);
+  /// Returns whether some mover has something left to do.
+  bool attend();
 
   std::mutex mutex;
   std::string provider;
@@ -116,8 +118,9 @@ struct Route {
 /// A peer: the routes to its endpoints, and the puts and accesses that use them.
 struct Destination {
   std::vector<Route> routes;  // by endpoint; their addresses do not change
-  std::vector<Mover*> movers;
-  std::vector<RmaPut*> riders;  ///< credits that may travel with other puts
+  std::unordered_set<Mover*> movers;
+  std::unordered_set<RmaPut*> riders;  ///< credits that may travel with other puts
+  std::list<RmaPut*> due;              ///< of the riders, those whose bells were rung; the next to look at first
 
   /// @throws std::runtime_error if there is none.
   const Route& route(std::size_t endpoint) const;
@@ -134,6 +137,9 @@ class Mover : public Owner {
 
   /// In each turn of the engine, between posts. Returns whether something is left to do.
   virtual bool attend() { return false; }
+  /// Asked after `attend`, which has nothing to do until `attend_to` is called again. So a turn looks at no idle mover.
+  virtual bool rests() const { return false; }
+  bool attended = false;  ///< for the station: by its turns
   /// The peer is dead. The provider has a moment to report how the operations under way have ended; then they count as
   /// completed.
   void peer_lost();
@@ -144,7 +150,7 @@ class Mover : public Owner {
 
  protected:
   /// The station and the peer know this mover between `join` and `leave`.
-  void join() { there_.movers.push_back(this); }
+  void join() { there_.movers.insert(this); }
   void leave();
 
   /// Something has failed. A peer that has died makes writes fail before its death is noticed, so the failure of the

@@ -168,7 +168,7 @@ class OfiTransport final : public Transport {
       rails[i]->poll([&](std::uint64_t number) { station_.arrivals.landed(number, i); });
       left |= rails[i]->under_way() > 0 && !tells_;
     }
-    for (Mover* one : station_.attended) left |= one->attend();
+    left |= station_.attend();
     for (TickBell* bell : station_.bells) {
       const bool was_rung = bell->look();
       if (!bell->awaited()) continue;

@@ -152,6 +152,51 @@ TEST(Instructions, of_put_wait_and_release_grow_no_more) {
   EXPECT_GT(once.instructions, 100U * kRounds) << "not stepped";
   EXPECT_LE((twice.instructions - once.instructions) / kRounds, kMost);
 }
+
+constexpr int kLooks = 4;
+
+/// The instructions of `kLooks` looks at a channel of a rank to itself over `tcp`, each a turn of the engine. Beside it
+/// `channels` more were used; every second of them is closed, and its handle kept.
+SystemCalls instructions_of_looks(int channels) {
+  const Case one{.ground = {"tcp", "ofi:tcp"}};
+  return count_system_calls([&] {
+    return run_alone(one, [&](Context& context) {
+      const Memory memory = context.allocate(static_cast<std::size_t>(2 * channels) * one.bytes);
+      std::vector<Sender> senders;
+      std::vector<Receiver> receivers;
+      for (int i = 0; i < channels; ++i) {
+        const std::size_t at = static_cast<std::size_t>(2 * i) * one.bytes;
+        receivers.push_back(context.receiver(0, kTag + i, memory.slice(at, one.bytes)));
+        senders.push_back(context.sender(0, kTag + i, memory.slice(at + one.bytes, one.bytes)));
+      }
+      for (int i = 0; i < channels; ++i) step(senders[i], receivers[i], {});
+      for (int i = 1; i < channels; i += 2) {
+        senders[i].close();
+        receivers[i].close();
+      }
+      for (int i = 0; i < 50; ++i) EXPECT_FALSE(receivers[0].test());  // what is left of the credits leaves
+      begin_stepping();
+      for (int i = 0; i < kLooks; ++i) (void)receivers[0].test();
+      end_stepping();
+    });
+  });
+}
+
+/// A turn of the engine looks at what was rung for and is under way, whatever else is open or was closed. So opening
+/// and closing n channels, each of which takes so many turns, is linear.
+TEST(Instructions, of_a_turn_do_not_grow_with_the_channels) {
+  if (const std::string why = why_unusable("ofi:tcp"); !why.empty()) return skipped_here(why);
+  constexpr int kFew = 20;
+  constexpr int kMany = 180;
+  const SystemCalls few = instructions_of_looks(kFew);
+  const SystemCalls many = instructions_of_looks(kMany);
+  if (!few.why_not.empty()) return skipped_here(few.why_not);
+  EXPECT_EQ(few.exit_code, 0);
+  EXPECT_EQ(many.exit_code, 0);
+  EXPECT_GT(few.instructions, 100U * kLooks) << "not stepped";
+  // 7 or more for each channel, where a turn looks at all.
+  EXPECT_LT(many.instructions, few.instructions + 2 * kLooks * (kMany - kFew));
+}
 #endif
 
 /// On a stream, and between ranks that wait for each other: sleeping and waking is allowed, allocating is not.

@@ -34,6 +34,22 @@ TEST(Summary, p50_counts_rounds_and_not_samples) {
   EXPECT_EQ(summary.samples, 13U);
 }
 
+TEST(Growth, is_the_exponent_of_the_power_that_fits) {
+  const std::vector<double> sizes{500, 1000, 2000, 4000};
+  const std::vector<double> linear{10, 20, 40, 80};
+  const std::vector<double> square{1, 4, 16, 64};
+  const std::vector<double> same{3, 3, 3, 3};
+  EXPECT_NEAR(bench::growth_exponent(sizes, linear), 1, 1e-9);
+  EXPECT_NEAR(bench::growth_exponent(sizes, square), 2, 1e-9);
+  EXPECT_NEAR(bench::growth_exponent(sizes, same), 0, 1e-9);
+}
+
+TEST(Growth, leaves_out_what_is_not_positive) {
+  const std::vector<double> sizes{1, 2, 4};
+  const std::vector<double> values{0, 5, 10};
+  EXPECT_NEAR(bench::growth_exponent(sizes, values), 1, 1e-9);
+}
+
 TEST(Ratio, compares_within_a_round_only) {
   // The machine slows down threefold half way; theirs takes twice as long as ours all the time.
   const Rounds ours = {{1}, {1}, {3}, {3}};

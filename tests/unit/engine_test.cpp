@@ -11,6 +11,7 @@
 #include <future>
 #include <memory>
 #include <semaphore>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -172,6 +173,182 @@ TEST(Engine, polls_words_with_pauses) {
     without_pauses = polls > 20 && polls * std::chrono::microseconds(100) > base::Clock::now() - begin;
   }
   EXPECT_TRUE(without_pauses);
+  engine.stop();
+}
+
+/// Never waits.
+class IdleWatch final : public device::Watch {
+ public:
+  void fail(Code, const std::string&) noexcept override {}
+  base::Clock::duration waited(const device::Wait&, base::Clock::duration, Timeout, base::WaitNote&) noexcept override {
+    return std::chrono::seconds(60);
+  }
+};
+
+/// Counts the looks of the engine's turns at what it fires.
+class CountedBell final : public backends::Doorbell {
+ public:
+  explicit CountedBell(long& looks) : looks_(looks) {}
+  bool awaited() const noexcept override {
+    ++looks_;
+    return false;
+  }
+
+ private:
+  long& looks_;
+};
+
+/// Of no bytes. Posted, an epoch has completed.
+class CountedPut final : public backends::EnginePut {
+ public:
+  explicit CountedPut(long& looks) : EnginePut(of_all(), 4, 0) { share(std::make_shared<CountedBell>(looks), 0); }
+
+  int posts() const { return posts_; }
+
+  bool post(std::size_t, std::uint64_t epoch, backends::Range) override {
+    ++posts_;
+    over(epoch);
+    return true;
+  }
+  bool landed(std::uint64_t) override { return true; }
+  bool settled() override { return true; }
+  std::string describe() const override { return {}; }
+
+ private:
+  static device::Watch& of_all() {
+    static IdleWatch watch;
+    return watch;
+  }
+  bool at_rest(std::size_t) override { return true; }
+
+  int posts_ = 0;
+};
+
+/// Looks of 10 turns beside so many open puts, half of which give credits, after a ring of each. Each was posted once.
+long looks_beside(std::size_t puts) {
+  EmptyDesk desk;
+  Engine engine(desk, {});
+  long looks = 0;
+  base::Word landed;
+  std::vector<std::unique_ptr<CountedPut>> all;
+  for (std::size_t i = 0; i < puts; ++i) {
+    all.push_back(std::make_unique<CountedPut>(looks));
+    if (i % 2 == 0) {
+      engine.watch(*all.back());
+    } else {
+      engine.watch_credits(*all.back(), 4, landed);
+    }
+  }
+  for (auto& put : all) put->enqueue({}, 1, {});
+  engine.look();
+  const long of_rings = looks;
+  EXPECT_LE(of_rings, 8 * static_cast<long>(puts)) << "a ring of each";
+  for (int turn = 0; turn < 10; ++turn) engine.look();
+  for (auto& put : all) {
+    EXPECT_EQ(put->posts(), 1);
+    engine.forget(*put);
+  }
+  return looks - of_rings;
+}
+
+/// An engine that looked at all would make each of n openings and closings wait for n looks.
+TEST(Engine, looks_only_at_what_was_rung_for) {
+  for (const std::size_t puts : {10U, 500U, 1000U, 2000U}) EXPECT_EQ(looks_beside(puts), 0) << puts;
+}
+
+struct OwnEnd {
+  IdleWatch end;
+};
+
+/// Of an end of its own, and of no bytes. Posted, an epoch has completed.
+class OwnPut final : OwnEnd, public backends::EnginePut {
+ public:
+  static constexpr int kDepth = 4;
+
+  explicit OwnPut(bool credit = false) : EnginePut(end, kDepth, 0), credit_(credit) {}
+
+  void set_busy(bool busy) { busy_ = busy; }
+  int heard_rings() const { return heard_rings_; }
+  bool done(std::uint64_t epoch) const { return base::reached(end.done, epoch); }
+
+  void heard() noexcept override { ++heard_rings_; }
+  bool cumulative() const noexcept override { return credit_; }
+  bool post(std::size_t, std::uint64_t epoch, backends::Range) override {
+    if (!busy_) over(epoch);
+    return !busy_;
+  }
+  bool landed(std::uint64_t) override { return true; }
+  bool settled() override { return true; }
+  std::string describe() const override { return {}; }
+
+ private:
+  bool at_rest(std::size_t) override { return true; }
+
+  const bool credit_;
+  bool busy_ = false;
+  int heard_rings_ = 0;
+};
+
+/// A credit that is due may leave with another put, and be due again before the turn that finds it gone.
+TEST(Engine, a_put_hears_the_rings_that_come_while_it_is_busy) {
+  EmptyDesk desk;
+  Engine engine(desk, {});
+  OwnPut put;
+  engine.watch(put);
+  put.set_busy(true);
+  put.enqueue({}, 1, {});
+  EXPECT_EQ(put.heard_rings(), 1);
+  put.enqueue({}, 2, {});
+  EXPECT_EQ(put.heard_rings(), 2);
+  EXPECT_FALSE(put.done(1));
+  put.set_busy(false);
+  engine.look();
+  EXPECT_TRUE(put.done(2));
+  engine.forget(put);
+}
+
+/// Opens puts, which another thread rings for, and closes each once its epochs have completed. The thread may still be
+/// in its last ring then, and the next put gets the entry of its bell. Nothing but the rings wakes the engine.
+void ring_and_close(Engine& engine, bool credits) {
+  constexpr int kPuts = 100;
+  const base::Word landed;
+  std::atomic<OwnPut*> given{nullptr};
+  std::atomic<bool> over{false};
+  std::thread stream([&] {
+    while (!over) {
+      if (OwnPut* const put = given.exchange(nullptr); put != nullptr) {
+        for (std::uint64_t epoch = 1; epoch <= OwnPut::kDepth; ++epoch) put->enqueue({}, epoch, {});
+      } else {
+        std::this_thread::yield();
+      }
+    }
+  });
+  std::vector<std::unique_ptr<OwnPut>> lost;
+  for (int i = 0; i < kPuts && lost.empty(); ++i) {
+    auto put = std::make_unique<OwnPut>(credits);
+    if (credits) {
+      engine.watch_credits(*put, OwnPut::kDepth, landed);
+    } else {
+      engine.watch(*put);
+    }
+    given = put.get();
+    const auto limit = base::Clock::now() + std::chrono::seconds(20);
+    while (!put->done(OwnPut::kDepth) && base::Clock::now() < limit) std::this_thread::yield();
+    EXPECT_TRUE(put->done(OwnPut::kDepth)) << (credits ? "credits " : "puts ") << i;
+    engine.forget(*put);
+    if (!put->done(OwnPut::kDepth)) lost.push_back(std::move(put));  // its thread may still ring
+  }
+  over = true;
+  stream.join();
+}
+
+TEST(Engine, loses_no_ring_of_threads_beside_ends_that_open_and_close) {
+  EmptyDesk desk;
+  Engine engine(desk, {});
+  engine.start();
+  std::thread other([&] { ring_and_close(engine, true); });
+  ring_and_close(engine, false);
+  other.join();
   engine.stop();
 }
 

@@ -104,6 +104,8 @@ void add_how_much(CLI::App& app, Options& options) {
   app.add_option("--neighbours", options.neighbours, "of a halo")->check(CLI::IsMember({4, 26}))->capture_default_str();
   app.add_option("--pairs", options.pairs, "pairs of ranks at once, for scale; default: half of the ranks")
       ->transform(count);
+  app.add_option("--channels", options.channels, "for scale: costs of up to so many channels each way, not of pairs")
+      ->transform(count);
   app.add_option("--busy", options.busy, "threads that compute, for progress; default: as many as cores")
       ->transform(count);
   const auto offsets = [&options](const std::string& list) { options.offsets = parse_offsets(list); };

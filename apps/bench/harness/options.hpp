@@ -35,8 +35,9 @@ struct Options {
   int rounds = 20;
   int neighbours = 4;
   int pairs = 0;
-  int ranks = 0;  ///< the ranks of the run, not an option
-  int busy = 0;   ///< the threads of the bench `progress` that compute; 0: as many as cores
+  int channels = 0;  ///< of the bench `scale`, each way between two ranks; 0: it measures pairs
+  int ranks = 0;     ///< the ranks of the run, not an option
+  int busy = 0;      ///< the threads of the bench `progress` that compute; 0: as many as cores
   std::vector<std::size_t> offsets = {0, 1, 8, 16, 32, 64, 128, 2048, 4032, 4064, 4080, 4095};  ///< of the bench `copy`
   bool touch = false;                ///< the target reads the payload
   std::optional<bool> pin;           ///< each rank to a core

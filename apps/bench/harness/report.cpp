@@ -57,6 +57,8 @@ Json object(const Row& row, const Machine& machine) {
           {"fired_by", row.fired_by},
           {"ranks", row.ranks},
           {"pairs", row.pairs ? Json(*row.pairs) : Json(nullptr)},
+          {"channels", row.channels ? Json(*row.channels) : Json(nullptr)},
+          {"exponent", row.exponent ? Json(*row.exponent) : Json(nullptr)},
           {"launch", row.placement.launch},
           {"cores", list_or_null(row.placement.cores)},
           {"line_ns", row.placement.line_ns ? Json(*row.placement.line_ns) : Json(nullptr)},
@@ -174,6 +176,8 @@ std::string row_text(const Row& row) {
       fmt::format("{:>10} {:>26} {:>9} {:>9}", row.bytes, number(ours.p50), number(ours.p10), number(ours.p99));
   for (const RivalResult& rival : row.rivals)
     text += fmt::format(" {:>18} {:>6} {:>11}", number(rival.p50), number(rival.ratio), interval_text(rival.interval));
+  if (row.channels) text += fmt::format("  {} each way", counted(*row.channels, "channel"));
+  if (row.exponent) text += fmt::format("; exponent {:.2f}", *row.exponent);
   text += goals_text(row);
   if (!row.drifted_rounds.empty())
     text += fmt::format("  ! the floor drifted in {} of {} rounds: {}", row.drifted_rounds.size(), row.rounds,

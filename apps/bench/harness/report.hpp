@@ -45,7 +45,9 @@ struct Row {
   bool touch = false;
   std::string fired_by;
   int ranks = 0;
-  std::optional<int> pairs;  ///< pairs of ranks that take part; unset: the bench has no pairs
+  std::optional<int> pairs;        ///< pairs of ranks that take part; unset: the bench has no pairs
+  std::optional<int> channels;     ///< open each way between two ranks; unset: the bench does not vary them
+  std::optional<double> exponent;  ///< of the metric's growth with the channels; unset: none is fitted
   Placement placement;
   std::optional<std::size_t> offset = {};  ///< of the target from the source, modulo a page; unset: not a `copy`
   std::size_t bytes = 0;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <random>
 
 namespace bench {
@@ -68,6 +69,27 @@ Verdict judge(const std::optional<Interval>& interval, double goal) {
 double drift(const Rounds& rounds) {
   const std::vector<double> of_rounds = medians(rounds);
   return percentile(of_rounds, 0.9) / percentile(of_rounds, 0.1) - 1;
+}
+
+double growth_exponent(std::span<const double> sizes, std::span<const double> values) {
+  std::vector<double> x;
+  std::vector<double> y;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i] <= 0) continue;
+    x.push_back(std::log(sizes[i]));
+    y.push_back(std::log(values[i]));
+  }
+  const auto mean = [](const std::vector<double>& all) {
+    return std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(all.size());
+  };
+  if (x.size() < 2) return 0;
+  double above = 0;
+  double below = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    above += (x[i] - mean(x)) * (y[i] - mean(y));
+    below += (x[i] - mean(x)) * (x[i] - mean(x));
+  }
+  return below == 0 ? 0 : above / below;
 }
 
 std::vector<int> drifted_rounds(const Rounds& floor) {

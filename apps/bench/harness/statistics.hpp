@@ -53,6 +53,10 @@ Verdict judge(const std::optional<Interval>& interval, double goal);
 /// extreme rounds, one in ten on each side, do not count.
 double drift(const Rounds& rounds);
 
+/// The exponent of the power of `sizes` that `values` grow with: the least squares' slope of their logarithms. 1 is
+/// linear. Values that are not positive do not count; with fewer than two that do, the exponent is 0.
+double growth_exponent(std::span<const double> sizes, std::span<const double> values);
+
 /// The rounds in which a floor drifted, counted from 1: its median of the round differs from its median over all rounds
 /// by more than kDriftAllowed of the latter. Other programs have disturbed these rounds. They count like all others.
 std::vector<int> drifted_rounds(const Rounds& floor);
