@@ -69,8 +69,23 @@ std::optional<ByKernel> MappedPut::by_kernel(device::Driver* driver) {
   return ByKernel{target_, signal_.word};
 }
 
-void Doorbell::ring(device::Lane lane) {
-  const std::uint64_t count = rings.load(std::memory_order_relaxed) + 1;
+/// Slots that are neighbours at both ends are one copy. A GPU's are not: their copies may go through a single slot.
+void MappedPut::move_all(device::Lane lane, std::uint64_t first, std::uint64_t last) {
+  const std::size_t bytes = source_.slot_bytes;
+  for (std::uint64_t epoch = first; bytes != 0 && epoch <= last;) {
+    const auto slots = [&](const Slots& of) { return static_cast<std::uint64_t>(of.depth) - of.index(epoch); };
+    const std::uint64_t run = lane.gpu != nullptr ? 1 : std::min({last - epoch + 1, slots(source_), slots(target_)});
+    if (!copy_(lane, watch_, target_.at(epoch), source_.at(epoch), run * bytes)) return;
+    epoch += run;
+  }
+  if constexpr (base::races::kOn) {
+    if (bytes != 0 && lane.gpu == nullptr) base::races::put_wrote(signal_.word);
+  }
+  raise_signal(lane, signal_, last);
+}
+
+void Doorbell::ring_often(device::Lane lane, std::uint64_t times) {
+  const std::uint64_t count = rings.load(std::memory_order_relaxed) + times;
   rings.store(count, std::memory_order_relaxed);
   BellEntry* const entry = entry_;  // once the word has risen, the put may be over, and its bell gone
   if (lane.gpu != nullptr) {
@@ -99,6 +114,17 @@ void RungPut::enqueue(device::Lane lane, std::uint64_t epoch, Range part) {
     return;
   }
   bell_->ring(lane);
+}
+
+void RungPut::enqueue_all(device::Lane lane, std::uint64_t first, std::uint64_t last) {
+  std::uint64_t next = first;
+  if (armed_by_engine_) {
+    for (; next <= last; ++next) keep_part(next, whole_);
+    may_be_rung_.store(last, std::memory_order_release);
+  } else {
+    while (next <= last && arm(next, whole_)) ++next;
+  }
+  if (next > first) bell_->ring_often(lane, next - first);
 }
 
 /// Nothing is outstanding.

@@ -74,6 +74,10 @@ class StreamPut : public Put {
     if (!watch_.shut()) move(lane, epoch, part);
     complete(lane, epoch);
   }
+  void enqueue_all(device::Lane lane, std::uint64_t first, std::uint64_t last) final {
+    if (!watch_.shut()) move_all(lane, first, last);
+    complete(lane, last);
+  }
   void reach_from(device::Driver& driver) final;
   bool landed(std::uint64_t) final { return true; }
   bool settled() final { return true; }
@@ -100,6 +104,8 @@ class StreamPut : public Put {
  private:
   /// Copies, then raises the signal. On failure has failed the watch.
   virtual void move(device::Lane lane, std::uint64_t epoch, Range part) = 0;
+  /// Copies whole slots, then raises the signal once.
+  virtual void move_all(device::Lane lane, std::uint64_t first, std::uint64_t last) = 0;
 
   Mapped mapped_;
   device::Reached reached_;
@@ -131,6 +137,7 @@ class MappedPut final : public StreamPut {
     }
     raise_signal(lane, signal_, epoch);
   }
+  void move_all(device::Lane lane, std::uint64_t first, std::uint64_t last) override;
 
   std::string how_;
 };
@@ -169,7 +176,9 @@ class Doorbell {
   virtual ~Doorbell() { base::give_back(progress_); }
 
   /// In the lane's order: one ring more.
-  virtual void ring(device::Lane lane);
+  void ring(device::Lane lane) { ring_often(lane, 1); }
+  /// So many rings more, at once.
+  virtual void ring_often(device::Lane lane, std::uint64_t times);
   /// Rings that the stream has executed.
   virtual std::uint64_t rung() const noexcept { return word.value.load(std::memory_order_acquire); }
   /// From now on streams of the driver's GPUs ring it.
@@ -208,6 +217,8 @@ class RungPut : public Put {
   Posting* const posting;
 
   void enqueue(device::Lane lane, std::uint64_t epoch, Range part) final;
+  /// Each epoch is a put of its own, but the bell wakes its listener once.
+  void enqueue_all(device::Lane lane, std::uint64_t first, std::uint64_t last) final;
   /// From now on a GPU's stream comes to what is enqueued long after the host.
   void reach_from(device::Driver& driver) override;
   std::optional<ByKernel> by_kernel(device::Driver* driver) override;

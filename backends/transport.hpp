@@ -166,6 +166,9 @@ class Put {
   /// In the lane's order: moves `part` of the slot of `epoch`, then raises the signal to `epoch`, then `watch.done`.
   /// Moves nothing if the watch is shut. Epochs come in order.
   virtual void enqueue(device::Lane lane, std::uint64_t epoch, Range part) = 0;
+  /// Like `enqueue` of the whole slot of each epoch from `first` to `last`, but the signal and `watch.done` may rise
+  /// once, to `last`, when all of them have moved.
+  virtual void enqueue_all(device::Lane lane, std::uint64_t first, std::uint64_t last) = 0;
   /// From now on it is enqueued on streams of the driver's GPUs. @throws device::GpuError
   virtual void reach_from(device::Driver& driver) = 0;
   /// From now on kernels may do what `enqueue` does, on the driver's GPUs (null: on the host). They wake no thread that

@@ -2,7 +2,7 @@
 // The memory that slices share.
 #pragma once
 
-#include <sluice/memory.hpp>
+#include <sluice/batch.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -38,6 +38,21 @@ struct SliceAccess {
     lent.data_ = lent.data();
     if (lent.block_ != nullptr) lent.block_ = lent.block_->shared_from_this();
     return lent;
+  }
+  /// `size` slots of `slots`, of which the first is that of `epoch`; `owned`: the batch keeps the memory. `marked`: its
+  /// slices bear marks.
+  static Batch batch(const Slice& memory, const backends::Slots& slots, std::uint64_t epoch, std::size_t size,
+                     bool owned, bool marked) noexcept {
+    Batch batch;
+    batch.block_ = owned ? memory.block_ : lend(memory, nullptr, 0).block_;
+    batch.slots_ = slots.memory.data;
+    batch.slot_bytes_ = slots.slot_bytes;
+    batch.size_ = size;
+    batch.first_ = epoch;
+    batch.depth_ = static_cast<std::uint32_t>(slots.depth);
+    batch.begin_ = static_cast<std::uint32_t>(slots.index(epoch));
+    batch.marked_ = marked;
+    return batch;
   }
   static const std::shared_ptr<const Block>& block(const Slice& slice) noexcept { return slice.block_; }
 };

@@ -90,7 +90,8 @@ void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
     if (!failed() && !closing.told() && (!remote.final || remote.final->wanted > 0))
       put_ = link.prepare(sends() ? slots : backends::Slots{}, *this, std::move(remote.key));
     if (put_ != nullptr && remote.lengths) {
-      auto both = std::make_unique<LengthsPut>(*this, std::move(put_), link, std::move(*remote.lengths), remote.depth);
+      auto both = std::make_unique<LengthsPut>(*this, std::move(put_), link, std::move(*remote.lengths), remote.depth,
+                                               slot_bytes);
       lengths_ = both.get();
       put_ = std::move(both);
       if (failed()) lengths()->shut();
@@ -216,6 +217,23 @@ void ChannelEnd::refuse(std::uint64_t epoch) const {
   const std::string by = ": rank " + std::to_string(opening.peer) + " has closed its end";
   if (sends()) misuse(epoch, "put " + std::to_string(epoch) + " will never be credited" + by);
   throw error(Code::closed, epoch, "epoch " + std::to_string(epoch) + " will never come" + by);
+}
+
+void ChannelEnd::refuse_count(std::size_t count) const {
+  throw error(Code::bad_argument, epoch() + 1,
+              std::to_string(count) + " epochs in one call, and this end has " + std::to_string(depth()) + " slots");
+}
+
+void ChannelEnd::enqueue_all(device::Lane lane, std::uint64_t first, std::uint64_t last) {
+  if (!connected() || put_ == nullptr) return device::raise(lane, done, last, done_parking);
+  if (rung_ != nullptr && rung_->most_enqueued() != backends::RungPut::kUnlimited) {
+    for (std::uint64_t epoch = first; epoch <= last; ++epoch) enqueue_otherwise(lane, epoch, whole_epoch());
+    return;
+  }
+  if constexpr (base::races::kOn) {
+    for (std::uint64_t epoch = first; epoch <= last; ++epoch) tell_of_firing(lane, epoch, whole_epoch());
+  }
+  put_->enqueue_all(lane, first, last);
 }
 
 void ChannelEnd::count_for_plan() {

@@ -234,9 +234,10 @@ class ChannelEnd : public EndInfo,
     check();
     if (bound_ == kClosed) refuse_bound();
   }
-  /// Throws if the next epoch would be refused. A plan calls this for all its channels before it counts any epoch.
-  void check_next() const {
-    if (epoch() + 1 > limit_.load(std::memory_order_acquire)) refuse(epoch() + 1);
+  /// Throws if one of the next `count` epochs would be refused. A plan calls this for all its channels before it counts
+  /// any epoch.
+  void check_next(std::uint64_t count = 1) const {
+    if (epoch() + count > limit_.load(std::memory_order_acquire)) refuse(epoch() + count);
   }
   /// Counts the epoch that was checked before. If the peer has closed in between, the engine has to look again.
   void count_for_plan();
@@ -244,6 +245,9 @@ class ChannelEnd : public EndInfo,
   backends::RungPut* rung() const noexcept { return rung_; }
   /// The put of this end, if its length goes with it; else null.
   LengthsPut* lengths() const noexcept { return lengths_.load(std::memory_order_acquire); }
+
+  /// What an epoch moves unless the verb says otherwise: the slot; of a receiver's credit, nothing.
+  backends::Range whole_epoch() const noexcept { return {0, sends() ? slot_bytes : 0}; }
 
   // On the lane, for verbs and plans.
   /// Fails this end if the verb runs on a host stream that has stopped: the verb then moves nothing and waits for
@@ -279,6 +283,8 @@ class ChannelEnd : public EndInfo,
       device::raise(lane, done, epoch, done_parking);
     }
   }
+  /// Like `enqueue` of the whole put, or the credit, of each epoch, but as one if nothing limits how many may be armed.
+  void enqueue_all(device::Lane lane, std::uint64_t first, std::uint64_t last);
   /// Tells ThreadSanitizer that the source is read from now on, or that the target may be written.
   void tell_of_firing(device::Lane lane, std::uint64_t epoch, backends::Range part) noexcept {
     if constexpr (base::races::kOn) {
@@ -294,6 +300,10 @@ class ChannelEnd : public EndInfo,
   /// The host arms what can be armed ahead of the stream. For a GPU's stream the engine does that.
   void announce(std::uint64_t epoch, backends::Range part) {
     if (connected() && rung_ != nullptr && gpu_use() == nullptr) (void)rung_->announce(epoch, part);
+  }
+  void announce_all(std::uint64_t first, std::uint64_t last) {
+    if (!connected() || rung_ == nullptr) return;
+    for (std::uint64_t epoch = first; epoch <= last; ++epoch) announce(epoch, whole_epoch());
   }
   void await_armable(device::Lane lane, std::uint64_t epoch) {
     const std::uint64_t most = rung_->most_enqueued();
@@ -332,14 +342,14 @@ class ChannelEnd : public EndInfo,
   /// The peer's put of `epoch` has arrived, on all rails.
   bool landed(std::uint64_t epoch) const noexcept;
 
-  /// Takes the number of the next epoch, unless it is refused.
-  std::uint64_t begin() {
-    const std::uint64_t epoch = epochs_.by_host() + 1;
+  /// Takes the numbers of the next `count` epochs, unless one of them is refused. Returns the last.
+  std::uint64_t begin(std::uint64_t count = 1) {
+    const std::uint64_t epoch = epochs_.by_host() + count;
     // Before the engine takes it for enqueued.
     if (epoch > limit_.load(std::memory_order_acquire)) refuse(epoch);
     epochs_.enqueue(epoch);
     if (epoch > limit_.load(std::memory_order_acquire)) {
-      epochs_.withdraw(epoch);
+      epochs_.withdraw(epoch, count);
       refuse(epoch);
     }
     return epoch;
@@ -466,6 +476,11 @@ class ChannelEnd : public EndInfo,
   /// How long a wait has lasted when it is noted first.
   base::Clock::duration noted_after() const noexcept;
 
+  /// For verbs of several epochs. @throws Error{Code::bad_argument} if they are more than this end has slots
+  void check_count(std::size_t count) const {
+    if (count > depth()) refuse_count(count);
+  }
+  [[noreturn, gnu::cold]] void refuse_count(std::size_t count) const;
   /// Throws why a call is refused whose epoch is beyond the limit.
   [[noreturn, gnu::cold]] void refuse(std::uint64_t epoch) const;
   void lower_limit(std::uint64_t limit) noexcept;

@@ -74,8 +74,9 @@ std::shared_ptr<ChannelEnd> receiver_of(const std::byte* slot) {
 }  // namespace
 
 std::string text_of(const Call& call) {
-  constexpr std::array kNames{"acquire", "close", "commit", "credited", "drain",    "on_device", "put",
-                              "release", "start", "test",   "wait",     "wait_any", "wait_for"};
+  constexpr std::array kNames{"acquire",   "close", "commit",   "credited", "drain",
+                              "on_device", "put",   "release",  "start",    "test",
+                              "test_some", "wait",  "wait_any", "wait_for", "wait_some"};
   return std::string(kNames.at(static_cast<std::size_t>(call.verb))) + " at " + base::place_text(call.place);
 }
 
@@ -257,6 +258,7 @@ void ChannelEnd::begin_use(Verb verb, const void* from) {
     misuse(epoch(), "one channel is used by two threads at once: " + text_of(call) + ", while another thread is in " +
                         text_of(*other));
   }
+  checks_->first_epoch = epoch() + 1;
   if (verb == Verb::close || !memory_is_gone(&call)) return;
   checks_->user.leave();
   check();
@@ -267,9 +269,10 @@ void ChannelEnd::end_use(Verb verb, bool runs_later) noexcept {
   checks_->user.leave();
 }
 
+/// Of several epochs: the last of those that need others, and the first of those that are needed.
 std::uint64_t ChannelEnd::epoch_of(Verb verb) const noexcept {
   if (verb == Verb::release) return releases_.last();
-  return verb == Verb::acquire ? epoch() + 1 : epoch();
+  return verb == Verb::put ? epoch() : checks_->first_epoch;
 }
 
 void ChannelEnd::misused(std::uint64_t epoch, const std::string& what) noexcept {
@@ -321,12 +324,16 @@ void ChannelEnd::slot_used(std::uint64_t marked, const void* from) noexcept {
 namespace sluice::detail {
 
 Slice SliceAccess::mark(Slice slot, std::uint64_t epoch) noexcept {
-  const auto address = reinterpret_cast<std::uintptr_t>(slot.data_);
-  if ((address & ~runtime::kSlotAddress) != 0) return slot;
+  slot.data_ = marked_data(slot.data_, epoch);
+  return slot;
+}
+
+std::byte* marked_data(std::byte* data, std::uint64_t epoch) noexcept {
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  if ((address & ~runtime::kSlotAddress) != 0) return data;
   const std::uintptr_t marked =
       runtime::kSlotMark | ((epoch % runtime::kSlotEpochs) << runtime::kSlotAddressBits) | address;
-  slot.data_ = reinterpret_cast<std::byte*>(marked);
-  return slot;
+  return reinterpret_cast<std::byte*>(marked);
 }
 
 std::byte* data_of_marked(const std::byte* marked) noexcept {

@@ -37,9 +37,11 @@ enum class Verb : std::uint8_t {
   release,
   start,
   test,
+  test_some,
   wait,
   wait_any,
-  wait_for
+  wait_for,
+  wait_some
 };
 
 /// A call by the program.
@@ -198,6 +200,7 @@ struct Checks {
   RunOrder order;
   Releases releases;
   Watched watched;
+  std::uint64_t first_epoch = 0;  // of those that the user's call may take
 };
 
 /// The slice of a slot of a receiver, whose `data` looks whether `epoch` was released.

@@ -21,6 +21,11 @@ EndInfo::EndInfo(Opening what, std::uint64_t number)
       slot_bytes(opening.memory.bytes() / static_cast<std::size_t>(opening.options.depth)),
       slots{extent_of(opening.memory), slot_bytes, opening.options.depth} {}
 
+Batch EndInfo::batch(std::uint64_t first, std::size_t count, Stream::Kind used_by, bool marked) const noexcept {
+  return detail::SliceAccess::batch(opening.memory, slots, first, count, used_by != Stream::Kind::program_order,
+                                    marked);
+}
+
 Error EndInfo::error(Code code, std::uint64_t epoch, const std::string& what) const {
   const char* end = sends() ? "sender: " : "receiver: ";
   const std::string named = opening.name.empty() ? end : "'" + opening.name + "' " + end;

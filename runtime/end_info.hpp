@@ -51,6 +51,8 @@ class EndInfo {
     if (used_by == Stream::Kind::program_order) return SliceAccess::lend(opening.memory, slots.at(epoch), slot_bytes);
     return SliceAccess::make(SliceAccess::block(opening.memory), slots.at(epoch), slot_bytes);
   }
+  /// The slots of `count` epochs, no more than there are slots, which own what `slot` does. `marked`: see Batch.
+  Batch batch(std::uint64_t first, std::size_t count, Stream::Kind used_by, bool marked) const noexcept;
   Error error(Code code, std::uint64_t epoch, const std::string& what) const;
   [[noreturn, gnu::cold]] void misuse(std::uint64_t epoch, const std::string& what) const;
   /// "to rank 1, tag 7", or "from rank ...".

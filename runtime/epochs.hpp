@@ -31,7 +31,10 @@ class Epochs {
     by_host_.store(epoch, std::memory_order_relaxed);
     base::light_fence();
   }
-  void withdraw(std::uint64_t epoch) noexcept { by_host_.store(epoch - 1, std::memory_order_relaxed); }
+  /// The last `count` epochs, up to `epoch`.
+  void withdraw(std::uint64_t epoch, std::uint64_t count) noexcept {
+    by_host_.store(epoch - count, std::memory_order_relaxed);
+  }
 
   /// From now on kernels count, beginning at the host's epoch.
   void let_kernels_count(kernel::Count& count) noexcept {

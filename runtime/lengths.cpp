@@ -66,9 +66,9 @@ std::optional<std::size_t> LengthsLanding::bytes_of(std::uint64_t epoch) const n
 // ---- the sender
 
 LengthsPut::LengthsPut(device::Watch& end, std::unique_ptr<Put> bytes, backends::Link& link, backends::Key key,
-                       int depth)
+                       int depth, std::size_t slot_bytes)
     : Put(bytes->fired_by, bytes->by_bell, bytes->obstacle), end_(end), bytes_(std::move(bytes)), watch_(end),
-      source_(depth), lengths_(link.prepare(source_.slots(), watch_, std::move(key))) {}
+      source_(depth), lengths_(link.prepare(source_.slots(), watch_, std::move(key))), slot_bytes_(slot_bytes) {}
 
 void LengthsPut::watch(Engine& engine) {
   if (lengths_->by_bell == nullptr) return;

@@ -66,7 +66,7 @@ class LengthsPut final : public backends::Put {
  public:
   /// `depth`: the receiver's. @throws std::exception if the memory of the lengths cannot be reached
   LengthsPut(device::Watch& end, std::unique_ptr<backends::Put> bytes, backends::Link& link, backends::Key key,
-             int depth);
+             int depth, std::size_t slot_bytes);
 
   // For the end, in the places where it does the same for the put itself.
   void watch(Engine& engine);
@@ -80,6 +80,10 @@ class LengthsPut final : public backends::Put {
   void give_up() noexcept { given_up_ = true; }
 
   void enqueue(device::Lane lane, std::uint64_t epoch, backends::Range part) override;
+  /// Each epoch by itself, since each has a length.
+  void enqueue_all(device::Lane lane, std::uint64_t first, std::uint64_t last) override {
+    for (std::uint64_t epoch = first; epoch <= last; ++epoch) enqueue(lane, epoch, {0, slot_bytes_});
+  }
   void reach_from(device::Driver& driver) override { bytes_->reach_from(driver); }
   /// A kernel would have to do both.
   std::optional<backends::ByKernel> by_kernel(device::Driver*) override { return std::nullopt; }
@@ -114,6 +118,7 @@ class LengthsPut final : public backends::Put {
   Watch watch_;
   Lengths source_;
   std::unique_ptr<backends::Put> lengths_;  // before what it uses
+  const std::size_t slot_bytes_;
   device::Helper* helper_ = nullptr;
   std::atomic<std::uint64_t> last_{0};  // that was enqueued with a length
   std::atomic<bool> given_up_{false};

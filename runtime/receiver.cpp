@@ -154,9 +154,9 @@ void ReceiverCore::release(Stream stream) {
       [this, stream] { release_refused(stream); });
 }
 
-void ReceiverCore::wait_refused(Stream stream) noexcept {
+void ReceiverCore::waits_refused(Stream stream, std::uint64_t count) noexcept {
   given_waits_ = epoch() - refused_waits_ - waited_by_host_;
-  if (!gpu_use()->raise_behind(stream, waited_.word, given_waits_)) ++refused_waits_;
+  if (!gpu_use()->raise_behind(stream, waited_.word, given_waits_)) refused_waits_ += count;
 }
 
 std::uint64_t ReceiverCore::complete(base::Limit& limit) {
@@ -172,6 +172,12 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   check_free();
   check();
   const std::uint64_t next = epoch() + 1;
+  if (!await_by_host(next, timeout)) return std::nullopt;
+  take_by_host(next, next);
+  return checked_slot(slot(next, Stream::Kind::host), next);
+}
+
+bool ReceiverCore::await_by_host(std::uint64_t next, Timeout timeout) {
   base::Limit limit(timeout);
   if (warning_.epoch != next && timeout > Timeout::zero()) warning_ = new_warning(next, "waits");
   if (timeout > Timeout::zero()) warning_.note.sleeps_again();
@@ -196,24 +202,26 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
     warning_.note.polled();
   }
   check();
-  if (!came || all_taken()) return std::nullopt;
-  await_connected({}, next);  // the peer may have connected, and put, before this end connects
-  begin();
-  const base::trace::Span slice("wait", traced, next, slot_bytes, base::trace::Arrow::ends);
-  if (visible_ == nullptr) {
-    take(next);
-    tell_of_arrival(next);
-  }
-  waited_by_host_.store(waited_by_host_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-  check();
-  return checked_slot(slot(next, Stream::Kind::host), next);
+  return came && !all_taken();
 }
 
-std::size_t ReceiverCore::bytes() const {
-  const std::uint64_t epoch = waits_completed();
+void ReceiverCore::take_by_host(std::uint64_t first, std::uint64_t last) {
+  await_connected({}, first);  // the peer may have connected, and put, before this end connects
+  const std::uint64_t count = last - first + 1;
+  begin(count);
+  const base::trace::Span slice("wait", traced, last, count * slot_bytes, base::trace::Arrow::ends);
+  for (std::uint64_t epoch = first; visible_ == nullptr && epoch <= last; ++epoch) {
+    take(epoch);
+    tell_of_arrival(epoch);
+  }
+  waited_by_host_.store(waited_by_host_.load(std::memory_order_relaxed) + count, std::memory_order_release);
+  check();
+}
+
+std::size_t ReceiverCore::bytes(std::uint64_t epoch) const {
   if (!opening.options.lengths) misuse(epoch, "bytes of a receiver that was opened without ChannelOptions::lengths");
   check_driven();
-  if (epoch == 0) misuse(0, "bytes before a wait has completed");
+  if (epoch == 0 || epoch > waits_completed()) misuse(epoch, "bytes before a wait has completed");
   // The peer may overwrite the length from the release on.
   const auto bytes = static_cast<const runtime::LengthsLanding&>(*landing_).bytes_of(epoch);
   if (!bytes || base::reached(done, epoch)) misuse(epoch, "bytes of an epoch that is released");
@@ -305,6 +313,7 @@ DeviceReceiver Receiver::on_device(Stream stream) {
   const Use use(usable_here(end_), Verb::on_device, __builtin_return_address(0));
   return receiver(*end_).on_device(stream);
 }
+std::size_t Receiver::bytes(std::uint64_t epoch) const { return receiver(usable_here(end_)).bytes(epoch); }
 std::size_t Receiver::bytes() const { return receiver(usable_here(end_)).bytes(); }
 std::optional<Slice> Receiver::test() {
   const base::races::Called here;

@@ -18,6 +18,9 @@ class ReceiverCore final : public runtime::ChannelEnd {
   /// Also waits for copies to a GPU.
   std::uint64_t complete(base::Limit& limit) override;
   std::optional<Slice> wait_for(Timeout timeout);
+  Batch wait(Stream stream, std::size_t count);
+  void release(Stream stream, std::size_t count);
+  Batch wait_some(Timeout timeout);
   /// The slot of `epoch`, which with checks knows its epoch.
   Slice checked_slot(Slice slot, std::uint64_t epoch) const {
     return checked() ? runtime::checked_slot(std::move(slot), epoch) : slot;
@@ -25,7 +28,8 @@ class ReceiverCore final : public runtime::ChannelEnd {
   /// @throws the failure, unless that is Code::closed
   bool at_end() const;
   /// The bytes of the put that the last completed wait has seen. @throws Error{Code::misuse} without lengths
-  std::size_t bytes() const;
+  std::size_t bytes() const { return bytes(waits_completed()); }
+  std::size_t bytes(std::uint64_t epoch) const;
   // For a host that waits for several ends.
   /// The next epoch is in its slot, or will never be: `wait_for` returns, or throws, at once.
   bool may_take() noexcept;
@@ -68,8 +72,11 @@ class ReceiverCore final : public runtime::ChannelEnd {
     device::trace_slice(lane, "release", traced, epoch, 0, base::trace::Arrow::none,
                         [this, lane, epoch] { enqueue(lane, epoch, {}); });
   }
+  void land_all(device::Lane lane, std::uint64_t first, std::uint64_t last);
+  void give_back_all(device::Lane lane, std::uint64_t first, std::uint64_t last);
   // After the driver refused part of the last wait, or release: it completes once the stream has done the rest.
-  void wait_refused(Stream stream) noexcept;
+  void wait_refused(Stream stream) noexcept { waits_refused(stream, 1); }
+  void waits_refused(Stream stream, std::uint64_t count) noexcept;
   void release_refused(Stream stream) noexcept { firing_refused(stream, released()); }
 
   void assist(std::uint64_t epoch) noexcept override {
@@ -100,19 +107,36 @@ class ReceiverCore final : public runtime::ChannelEnd {
   void await_copied(device::Lane lane, std::uint64_t epoch);
   void count_wait(device::Lane lane) {
     if (lane.gpu != nullptr) return lane.gpu->write(waited_.word, ++given_waits_);
-    std::atomic<std::uint64_t>& waited = waited_.word.value;
-    waited.store(waited.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    count_waits(1);
   }
+  void await_and_take_all(device::Lane lane, std::uint64_t first, std::uint64_t last);
+  void count_waits(std::uint64_t count) noexcept {
+    std::atomic<std::uint64_t>& waited = waited_.word.value;
+    waited.store(waited.load(std::memory_order_relaxed) + count, std::memory_order_release);
+  }
+  /// The last epoch that a host finds in its slot, once it has taken it from where it landed; or a poison.
+  std::uint64_t last_here();
+  /// Waits for an epoch by a host form. False: not in time, or never.
+  bool await_by_host(std::uint64_t epoch, Timeout timeout);
+  /// Counts waits by a host form for epochs that have arrived.
+  void take_by_host(std::uint64_t first, std::uint64_t last);
   void request_copies(std::uint64_t last);
   void copy_to_slot(std::uint64_t epoch);
   /// No copy for a GPU's stream is under way.
   bool all_copied() const noexcept {
     return copied_ == nullptr || base::reached(copied_.load()->word, started_.load());
   }
-  /// Loads the words. True if `epoch`, and so those before it, have landed.
-  bool look_for_signal(std::uint64_t epoch) noexcept {
+  /// Takes the numbers of the next releases, and returns the last. @throws Error{Code::misuse} without so many waits
+  std::uint64_t begin_releases(std::uint64_t count);
+  /// Loads the words: the last epoch that has landed, on all rails; or a poison. Once connected.
+  std::uint64_t last_landed() const noexcept {
     std::uint64_t value = word_.word->value.load(std::memory_order_acquire);
     for (const auto& word : more_words_) value = std::min(value, word.word->value.load(std::memory_order_acquire));
+    return value;
+  }
+  /// True if `epoch`, and so those before it, have landed.
+  bool look_for_signal(std::uint64_t epoch) noexcept {
+    const std::uint64_t value = last_landed();
     if (value < base::kPoison) signal_seen_ = value;
     return value < base::kPoison && value >= epoch;
   }

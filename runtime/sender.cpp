@@ -53,26 +53,28 @@ std::optional<kernel::Out> SenderCore::by_kernel(device::Ledger& ledger, device:
 Slice SenderCore::acquire(Stream stream) {
   check_next();
   const std::uint64_t next = epoch() + 1;
-  if (next > depth()) acquire_on(stream, next);
+  if (next > depth()) acquire_on(stream, next, next);
   return slot(next, stream.kind());
 }
 
-void SenderCore::order_acquire(Stream stream) {
-  if (checked() && stream.kind() == Stream::Kind::host && epoch() < depth())
+void SenderCore::order_acquire(Stream stream, std::size_t count) {
+  if (checked() && stream.kind() == Stream::Kind::host && epoch() + count <= depth())
     issue(
         stream, [](device::Lane) {}, [] {});
 }
 
-void SenderCore::acquire_on(Stream stream, std::uint64_t next) {
+void SenderCore::acquire_on(Stream stream, std::uint64_t first, std::uint64_t last) {
   if (stream.kind() == Stream::Kind::program_order) {
-    await_source({}, next);
+    await_sources({}, first, last);
     return check();
   }
   if (device::of_gpu(stream) && rung_ == nullptr) return check();  // the stream itself reads the source, in order
   // Closing waits for puts, not for acquires, so the acquire itself keeps the channel's memory.
   issue(
       stream,
-      [self = owner_of_work(), next](device::Lane lane) { static_cast<SenderCore&>(*self).await_source(lane, next); },
+      [self = owner_of_work(), first, last](device::Lane lane) {
+        static_cast<SenderCore&>(*self).await_sources(lane, first, last);
+      },
       [&] { acquire_refused(stream); });
 }
 
@@ -135,14 +137,17 @@ bool SenderCore::credited() {
   return is;
 }
 
-void SenderCore::await_source(device::Lane lane, std::uint64_t epoch) {
+void SenderCore::await_sources(device::Lane lane, std::uint64_t first, std::uint64_t last) {
   fail_if_stopped(lane);
-  const std::uint64_t last = epoch - depth();
+  const std::uint64_t sent = last - depth();
   base::Progress* const visible = lane.gpu == nullptr ? nullptr : visible_.load();
-  if (visible != nullptr) acquired_.store(last, std::memory_order_relaxed);
-  const device::Wait free{visible == nullptr ? &done : &visible->word, last, &done_parking, epoch, "wait for source"};
+  if (visible != nullptr) acquired_.store(sent, std::memory_order_relaxed);
+  const device::Wait free{visible == nullptr ? &done : &visible->word, sent, &done_parking, last, "wait for source"};
   device::wait(lane, free, *this, helper());
-  if (lane.gpu == nullptr) races_.taken_back(slots.index(epoch));
+  if constexpr (base::races::kOn) {
+    for (std::uint64_t epoch = first; lane.gpu == nullptr && epoch <= last; ++epoch)
+      races_.taken_back(slots.index(epoch));
+  }
   if (lane.gpu != nullptr) gpu_use()->mark(lane);
   report_failure(lane);
 }

@@ -14,10 +14,13 @@ class SenderCore final : public runtime::ChannelEnd {
   // The verbs, on an end that is `bound_to` the stream.
   Slice acquire(Stream stream);
   void put(Stream stream, backends::Range part);
+  Batch acquire(Stream stream, std::size_t count);
+  void put_all(Stream stream, std::size_t count);
   /// With checks, an acquire that need not wait has its place in the order of verbs, too.
-  void order_acquire(Stream stream);
+  void order_acquire(Stream stream, std::size_t count = 1);
   void drain(std::optional<Timeout> timeout);
   bool credited();
+  // Not `whole_epoch`: an instruction less.
   backends::Range whole() const noexcept { return {0, slot_bytes}; }
   /// Returns all that kernels need for puts; none if they cannot put. They raise `fault` on misuse. Once connected.
   std::optional<kernel::Out> by_kernel(device::Ledger& ledger, device::Driver* driver, std::uint64_t& fault);
@@ -34,7 +37,8 @@ class SenderCore final : public runtime::ChannelEnd {
     if (epoch > credit_seen_ + depth && !look_for_credit(epoch - depth)) await_credit_slowly(lane, epoch);
   }
   /// Waits until the source slot of `epoch` may be overwritten.
-  void await_source(device::Lane lane, std::uint64_t epoch);
+  void await_source(device::Lane lane, std::uint64_t epoch) { await_sources(lane, epoch, epoch); }
+  void await_sources(device::Lane lane, std::uint64_t first, std::uint64_t last);
   // After the driver refused part of the last acquire, or put: it completes once the stream has done the rest.
   void acquire_refused(Stream stream) noexcept { gpu_use()->mark_behind(stream); }
   void put_refused(Stream stream) noexcept { firing_refused(stream, epoch()); }
@@ -62,7 +66,11 @@ class SenderCore final : public runtime::ChannelEnd {
     device::trace_slice(lane, "put", traced, epoch, part.bytes, base::trace::Arrow::begins,
                         [this, lane, epoch, part] { enqueue(lane, epoch, part); });
   }
-  void acquire_on(Stream stream, std::uint64_t next);
+  /// Fires what the receiver has credited, and then the rest as credits come.
+  void fire_all(device::Lane lane, std::uint64_t first, std::uint64_t last);
+  /// Returns the last epoch, of those from `epoch` to `last`, that has its credit; waits if `epoch` has none.
+  std::uint64_t await_credits(device::Lane lane, std::uint64_t epoch, std::uint64_t last);
+  void acquire_on(Stream stream, std::uint64_t first, std::uint64_t last);
   /// Loads the word. True if `released`, and so the epochs before it, are.
   bool look_for_credit(std::uint64_t released) noexcept {
     const std::uint64_t value = word_.word->value.load(std::memory_order_acquire);

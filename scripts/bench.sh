@@ -66,7 +66,7 @@ cmd_bench() {
     --goal 'mpi=1.5@8:4k,mpi=2@8k:256k,mpi*=1@512k:4m,shared_copy=0.8@512k:4m'
   bench_rows bandwidth mpiexec -n 2 "$measure" bandwidth --sizes 64:1m --goal 'mpi*=1'
   bench_rows bandwidth-user mpiexec -n 2 "$measure" bandwidth --sizes 64:1m --memory user --goal mpi=1,mpi_persistent=1
-  bench_rows rate mpiexec -n 2 "$measure" rate --goal floor=0.45@8
+  bench_rows rate mpiexec -n 2 "$measure" rate --batch --goal 'floor=0.45@8,batches/floor=0.75@8'
   bench_rows stream mpiexec -n 2 "$measure" stream --goal enqueued/floor=0.85,synchronised/floor=0.55
   bench_rows pipeline mpiexec -n 2 "$measure" pipeline
   bench_rows pipeline-4 "$four" -n 4 "$measure" pipeline

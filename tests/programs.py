@@ -172,6 +172,10 @@ ROWS = [
     ("bench.copy_beyond_a_page", "{bin}/sluice-bench copy --offsets 16,4k", 2, r"--offsets: offsets are below 4096, not 4k"),
     ("bench.progress_on_a_stream", f"{RUN} -n 2 {{bin}}/sluice-bench progress --stream host", 2, r"--stream host"),
     ("bench.progress_pinned", f"{RUN} -n 2 {{bin}}/sluice-bench progress --pin", 2, r"--pin"),
+    *((f"bench.batches.{stream}", f"{RUN} -n 2 {{bin}}/sluice-bench rate --batch --sizes 8 --against none --touch --stream {stream} "
+       "--iters 20 --rounds 3", 0, r"message rate by batches.*sluice_each") for stream in ("program", "host")),
+    *((f"bench.no_batches.{name.split()[0]}", f"{RUN} -n 2 {{bin}}/sluice-bench {name} --batch", 2, wanted)
+      for name, wanted in (("latency", "--batch is for rate"), ("rate --depth 1", "needs slots for several messages"))),
     ("bench.too_many_rails", f"{RUN} -n 2 {{bin}}/sluice-bench latency --rails 9", 2, r"rails"),
     ("bench.network_rival_of_memory", f"{RUN} -n 2 {{bin}}/sluice-bench latency --backend shm --against ofi_floor", 2,
      r"ofi_floor: .*--backend ofi:"),

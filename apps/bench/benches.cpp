@@ -67,6 +67,11 @@ void check_channels(const Bench& bench, const Options& options) {
   refuse_if(options.against != std::vector<std::string>{"none"}, "has no rivals");
 }
 
+void check_batch(const Bench& bench, const Options& options) {
+  if (options.batch && bench.run != run_rate) throw apps::UsageError("--batch is for rate");
+  if (options.batch && options.depth == 1) throw apps::UsageError("--batch needs slots for several messages: --depth");
+}
+
 // Benches without rivals measure channels of one slot in allocated memory, and do not read the payload.
 void check_settings(const Bench& bench, const Options& options) {
   if (bench.rivals != nullptr) return;
@@ -171,6 +176,7 @@ const Bench& choose(Options& options, int ranks) {
   check_settings(bench, options);
   if (bench.run == run_packing) check_packing(options);
   check_channels(bench, options);
+  check_batch(bench, options);
   check_columns(bench, options);
   check_against(bench, options);
   options.pin = options.pin.value_or(bench.pins && !of_gpu(options.stream));

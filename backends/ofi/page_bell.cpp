@@ -16,8 +16,8 @@ constexpr auto kLook = std::chrono::microseconds(20);
 void store_one(void* page) { store(*static_cast<const CounterPage*>(page), 1); }
 
 template <class Launcher>
-void write_by_kernel(void* word, Launcher launch) {
-  device::WriteArgs one{static_cast<std::uint64_t*>(word), 1};
+void write_by_kernel(void* word, std::uint64_t value, Launcher launch) {
+  device::WriteArgs one{static_cast<std::uint64_t*>(word), value};
   launch(device::Launch{device::Kernel::write, &one});
 }
 
@@ -31,7 +31,7 @@ void ring_once(Ringer ringer, device::Driver& driver, int gpu, void* stream, voi
       return driver.operate(stream, {&one, 1});
     }
     case Ringer::kernel:
-      return write_by_kernel(seen_by_gpus, [&](const auto& what) { driver.launch(gpu, stream, what); });
+      return write_by_kernel(seen_by_gpus, 1, [&](const auto& what) { driver.launch(gpu, stream, what); });
     case Ringer::host_function: return driver.call(stream, store_one, &page);
     case Ringer::engine: return;
   }
@@ -73,17 +73,19 @@ class PageBell final : public TickBell {
     if (seen_by_gpus_ != nullptr) device::retire([driver = driver_, page = page_.add] { driver->give_up(page); });
   }
 
-  void ring(device::Lane lane) override {
-    if (driver_ != nullptr && ringer_ == Ringer::engine) return TickBell::ring(lane);
-    const std::uint64_t count = rings.load(std::memory_order_relaxed) + 1;
+  void ring_often(device::Lane lane, std::uint64_t times) override {
+    if (driver_ != nullptr && ringer_ == Ringer::engine) return TickBell::ring_often(lane, times);
+    const std::uint64_t count = rings.load(std::memory_order_relaxed) + times;
     rings.store(count, std::memory_order_relaxed);
-    if (lane.gpu == nullptr) return store(page_, 1);
+    if (lane.gpu == nullptr) return store(page_, times);
     switch (ringer_) {
-      case Ringer::stream: lane.gpu->write(seen_by_gpus_, 1); break;
+      case Ringer::stream: lane.gpu->write(seen_by_gpus_, times); break;
       case Ringer::kernel:
-        write_by_kernel(seen_by_gpus_, [&](const device::Launch& what) { lane.gpu->launch(what); });
+        write_by_kernel(seen_by_gpus_, times, [&](const device::Launch& what) { lane.gpu->launch(what); });
         break;
-      case Ringer::host_function: lane.gpu->call(store_one, &page_); break;
+      case Ringer::host_function:
+        for (std::uint64_t i = 0; i < times; ++i) lane.gpu->call(store_one, &page_);
+        break;
       case Ringer::engine: break;
     }
     lane.gpu->write(word, count);

@@ -132,16 +132,33 @@ Landed land_around(const Slots& target, const Signal& signal, Landing::Way way, 
 }
 
 void BouncePut::move(device::Lane lane, std::uint64_t epoch, Range part) {
+  if (bring(lane, epoch, part)) raise_signal(lane, signal_, epoch);
+}
+
+/// A receiver does its share of the epoch that it waits for, so each that is shared has its signal.
+void BouncePut::move_all(device::Lane lane, std::uint64_t first, std::uint64_t last) {
+  const Range slot{0, source_.slot_bytes};
+  for (std::uint64_t epoch = first; epoch <= last; ++epoch) {
+    if (!bring(lane, epoch, slot)) return;
+    if (epoch == last || goes_into_target(lane, slot)) raise_signal(lane, signal_, epoch);
+  }
+}
+
+bool BouncePut::goes_into_target(device::Lane lane, Range part) const noexcept {
   const bool by_kernel = kernel_.pid != 0 && lane.gpu == nullptr && source_.memory.driver == nullptr;
-  const bool in_target = part.bytes > bounce_max_ && by_kernel;
+  return part.bytes > bounce_max_ && by_kernel;
+}
+
+bool BouncePut::bring(device::Lane lane, std::uint64_t epoch, Range part) {
+  const bool in_target = goes_into_target(lane, part);
   std::byte* const slot = target_.at(epoch);
   if (in_target) {
-    if (!copy_with_peer(epoch, part)) return;
+    if (!copy_with_peer(epoch, part)) return false;
   } else if (!copy_(lane, watch_, slot + place_of(part.bytes), source_.at(epoch) + part.offset, part.bytes)) {
-    return;
+    return false;
   }
   write_header(lane, slot, header_of(part, in_target));
-  raise_signal(lane, signal_, epoch);
+  return true;
 }
 
 bool BouncePut::copy_with_peer(std::uint64_t epoch, Range part) {

@@ -29,6 +29,11 @@ class BouncePut final : public StreamPut {
 
  private:
   void move(device::Lane lane, std::uint64_t epoch, Range part) override;
+  void move_all(device::Lane lane, std::uint64_t first, std::uint64_t last) override;
+  /// All of `move` but the signal. False: it was refused, which has failed the watch.
+  bool bring(device::Lane lane, std::uint64_t epoch, Range part);
+  /// The kernel copies the part, not a stream.
+  bool goes_into_target(device::Lane lane, Range part) const noexcept;
   bool copy_with_peer(std::uint64_t epoch, Range part);
 
   std::size_t slot_bytes_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sluice/batch.hpp>
 #include <sluice/export.hpp>
 #include <sluice/memory.hpp>
 #include <sluice/stream.hpp>
@@ -145,6 +146,24 @@ class SLUICE_EXPORT Sender : public ChannelHandle {
   /// @throws Error{Code::bad_argument} if the bytes do not lie inside the slot; else as `put`.
   void put(Stream stream, std::size_t offset, std::size_t bytes);
 
+  // Several epochs in one call, for small messages: what a call costs beside its bytes is paid once.
+
+  /// Returns the source slots of the next `count` puts, as `acquire` does for one: all of them may be overwritten.
+  /// `count`: 0 to the number of slots of this end.
+  /// @throws Error{Code::bad_argument} for a larger `count`; else as `acquire`.
+  Batch acquire(Stream stream, std::size_t count);
+
+  /// Enqueues the next `count` epochs, as so many calls of `put(stream)` would, each a whole slot. All that the
+  /// receiver has credited when the stream comes to them travel together: on memory that is mapped, slots that are
+  /// neighbours at both ends are one copy, and the signal rises once, to the last epoch. So these arrive together, and
+  /// the first no earlier than the last. Those without credit follow as credits come. On a GPU's stream, only credits
+  /// that are there when `put` is called count. A channel whose receiver has ChannelOptions::lengths, or whose puts a
+  /// NIC fires, has a signal for each; over a network, each epoch is a message, and the engine is woken once.
+  /// `count`: 0 to the number of slots of this end.
+  /// @throws Error{Code::bad_argument} for a larger `count`; {Code::misuse} also if the peer has closed its end and one
+  ///   of these epochs will never complete: then none is enqueued; else as `put`.
+  void put(Stream stream, std::size_t count);
+
   /// True if the next put would wait neither for the peer to open its end nor for credit. A host that has other work
   /// polls it in place of a put that blocks. It says nothing of the source, which `acquire` or `drain` hand back.
   /// @throws Error{Code::misuse} if the handle is empty, if the peer has closed its end, or if this end is closed, in a
@@ -195,8 +214,31 @@ class SLUICE_EXPORT Receiver : public ChannelHandle {
   /// @throws Error as `test`.
   std::optional<Slice> wait_for(Timeout timeout);
 
-  /// True once the peer has closed its end and every epoch that it has put is waited for: a loop of `test` or
-  /// `wait_for` ends here. Does not block.
+  // Several epochs in one call, however they were put.
+
+  /// Enqueues a wait for the next `count` epochs, and returns their slots. Later work on the stream sees every byte of
+  /// all of them. `count`: 0 to the number of slots of this end. Slots of earlier epochs that are not released are not
+  /// free: a wait for more than the others never ends.
+  /// @throws Error{Code::bad_argument} for a larger `count`; {Code::closed} if one of these epochs will never be put:
+  ///   then none is waited for; else as `wait`.
+  Batch wait(Stream stream, std::size_t count);
+
+  /// Enqueues the release of the `count` oldest epochs that were waited for. On memory that is mapped that is one store
+  /// for all of them, and over a network one message, unless a NIC fires the credits. 0 releases nothing.
+  /// @throws Error{Code::misuse} also if fewer are left: then none is released; else as `release`.
+  void release(Stream stream, std::size_t count);
+
+  /// Waits for all epochs that have landed, and returns their slots: as many calls of `test` as succeed. An empty batch
+  /// is what a `test` that fails is. Does not block.
+  /// @throws Error as `test`.
+  Batch test_some();
+  /// Like `test_some`, but blocks the host until one epoch has landed at least, for at most `timeout`. Empty: a
+  /// timeout, which is no error, or the peer has closed (see `closed`).
+  /// @throws Error as `test`.
+  Batch wait_some(Timeout timeout);
+
+  /// True once the peer has closed its end and every epoch that it has put is waited for: a loop of `test`, `wait_for`
+  /// or `wait_some` ends here. Does not block.
   /// @throws Error{Code::misuse} if the handle is empty; the failure of the channel, unless that is Code::closed.
   bool closed() const;
 
@@ -207,6 +249,9 @@ class SLUICE_EXPORT Receiver : public ChannelHandle {
   /// @throws Error{Code::misuse} without ChannelOptions::lengths, before the first wait has completed, after the
   ///   release of the epoch, if this end is closed or the handle is empty. Else the failure of the channel.
   std::size_t bytes() const;
+  /// Number of bytes of the put of `epoch`, for one of a Batch.
+  /// @throws Error{Code::misuse} if no wait for `epoch` has completed; else as `bytes`.
+  std::size_t bytes(std::uint64_t epoch) const;
 
   /// Gives this end to kernels, as Sender::on_device does.
   /// @throws Error as Sender::on_device; {Code::misuse} also if an enqueued wait has not completed.

@@ -12,6 +12,8 @@
 
 namespace sluice {
 
+class Batch;
+
 namespace detail {
 struct Block;
 struct SliceAccess;
@@ -52,6 +54,7 @@ class SLUICE_EXPORT Slice {
   std::span<T> as() const&& = delete;
 
  private:
+  friend class Batch;
   friend struct detail::SliceAccess;
   Slice(std::shared_ptr<const detail::Block> block, std::byte* data, std::size_t bytes) noexcept
       : block_(std::move(block)), data_(data), bytes_(bytes) {}

@@ -2,6 +2,7 @@
 // All of the public interface but the opt-in headers (mpi.hpp, ...).
 #pragma once
 
+#include <sluice/batch.hpp>
 #include <sluice/channel.hpp>
 #include <sluice/context.hpp>
 #include <sluice/error.hpp>

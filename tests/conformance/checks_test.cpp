@@ -200,6 +200,29 @@ TEST_P(Checks, a_put_that_runs_before_its_acquire) {
   });
 }
 
+/// The release needs the first epoch of the wait alone.
+TEST_P(Checks, a_release_that_runs_before_the_wait_of_a_batch) {
+  Case two_slots = GetParam();
+  two_slots.depth = 2;
+  run_peers(with_untold(checked_peers(two_slots)), [two_slots](Context& context) {
+    const Buffer buffer(context, two_slots);
+    if (context.rank() == 0) {
+      TwoStreams streams;
+      Receiver receiver = context.receiver(1, kTag, buffer.all(), {.depth = 2});
+      receiver.wait_connected();
+      receiver.wait(Stream::host(streams.first), 2);
+      receiver.release(Stream::host(streams.second));
+      expect_says(expect_code(Code::misuse, [&] { context.synchronize(Stream::host(streams.second)); }),
+                  at("release") + " .epoch 1, on stream 'second'. runs before " + at("wait") + " .epoch 1,");
+      board().set(kGo, 1);
+    } else {
+      Sender sender = context.sender(0, kTag, buffer.all(), {.depth = 2});
+      board().await(kGo, 1);
+    }
+    board().meet(context);
+  });
+}
+
 TEST_P(Checks, a_verb_of_a_plan_that_runs_before_one_that_was_enqueued_earlier) {
   run_peers(with_untold(checked_peers(GetParam())), [](Context& context) {
     const Case& one = GetParam();
@@ -266,6 +289,28 @@ TEST_P(Checks, data_of_a_released_slot_in_program_order) {
       EXPECT_NO_THROW(context.check());
       EXPECT_EQ(piece.data(), slot.data() + 1);
       const auto error = expect_code(Code::misuse, [&] { static_cast<void>(end.receiver.test()); });
+      expect_says(error, R"(data\(\) of the slot of epoch 1)" + at("") + ", after its " + at("release"));
+    }
+    board().meet(context);
+  });
+}
+
+/// Each slot of a batch has its own epoch: of two, the first is released.
+TEST_P(Checks, data_of_a_released_slot_of_a_batch) {
+  Case two_slots = GetParam();
+  two_slots.depth = 2;
+  run_peers(with_untold(checked_peers(two_slots)), [two_slots](Context& context) {
+    ChannelEnd end(context, two_slots);
+    if (end.first) {
+      end.sender.put({}, end.sender.acquire({}, 2).size());
+    } else {
+      const Batch slots = end.receiver.wait({}, 2);
+      EXPECT_EQ(slots[1].data(), slots[0].data() - two_slots.bytes);
+      end.receiver.release({}, 1);
+      EXPECT_NE(slots[1].data(), nullptr);
+      EXPECT_NO_THROW(context.check());
+      EXPECT_NE(slots[0].data(), nullptr);
+      const auto error = expect_code(Code::misuse, [&] { static_cast<void>(end.receiver.test_some()); });
       expect_says(error, R"(data\(\) of the slot of epoch 1)" + at("") + ", after its " + at("release"));
     }
     board().meet(context);

@@ -5,6 +5,8 @@
 #include <mutex>
 #include <string>
 
+#include "runtime/channel.hpp"
+#include "runtime/handles.hpp"
 #include "tests/conformance/cases.hpp"
 #include "tests/conformance/counting.hpp"
 
@@ -74,6 +76,29 @@ int run_alone(const Case& one, const Body& body) {
   return code != 0 ? code : (testing::Test::HasFailure() ? 1 : 0);
 }
 
+/// A channel of a rank to itself, for batches.
+struct DeepLoop {
+  static constexpr int kSlots = 8;
+
+  DeepLoop(Context& context, const Case& one)
+      : source(context, one, kSlots * one.bytes), target(context, one, kSlots * one.bytes),
+        receiver(context.receiver(0, kTag, target.all(), {.depth = kSlots})),
+        sender(context.sender(0, kTag, source.all(), {.depth = kSlots})) {
+    sender.wait_connected();
+    receiver.wait_connected();
+  }
+  void round(std::size_t count) {
+    sender.acquire({}, count);
+    sender.put({}, count);
+    receiver.release({}, receiver.wait_some(kForever).size());
+  }
+
+  Buffer source;
+  Buffer target;
+  Receiver receiver;
+  Sender sender;
+};
+
 class Cost : public testing::TestWithParam<Case> {};
 
 TEST_P(Cost, a_million_starts_allocate_nothing_and_call_the_kernel_never) {
@@ -119,7 +144,77 @@ TEST_P(Cost, a_million_puts_and_waits_allocate_nothing_and_call_the_kernel_never
   EXPECT_EQ(calls.count, 0U) << "the first was number " << calls.first;
 }
 
+TEST_P(Cost, batches_allocate_nothing_and_call_the_kernel_never) {
+  const Case& one = GetParam();
+  const SystemCalls calls = count_system_calls([&] {
+    return run_alone(one, [&](Context& context) {
+      DeepLoop loop(context, one);
+      for (std::size_t i = 0; i < 100; ++i) loop.round(1 + i % DeepLoop::kSlots);
+      const auto before = allocations();
+      begin_counting();
+      for (std::size_t i = 0; i < kStarts / 10; ++i) loop.round(1 + i % DeepLoop::kSlots);
+      end_counting();
+      EXPECT_EQ(allocations(), before);
+    });
+  });
+  EXPECT_EQ(calls.exit_code, 0);
+  if (!calls.why_not.empty()) return skipped_here(calls.why_not);
+  EXPECT_EQ(calls.count, 0U) << "the first was number " << calls.first;
+}
+
 #if defined(__x86_64__) && defined(NDEBUG)
+/// The word of an end that its peer raises.
+struct RaisedWord : runtime::ChannelEnd {
+  static const void* of(const ChannelHandle& channel) {
+    return (*detail::ChannelAccess::end(channel).*&RaisedWord::word_).word;
+  }
+};
+
+/// Loads and stores of the signal and of the credit, in so many rounds.
+template <class Round>
+SystemCalls accesses_of(const std::string& backend, bool user, int rounds, Round round) {
+  const Case one{.ground = {backend, backend}, .user = user, .bytes = 8};
+  return count_system_calls([&] {
+    return run_alone(one, [&](Context& context) {
+      DeepLoop loop(context, one);
+      for (int i = 0; i < 10; ++i) round(loop);
+      begin_watching(RaisedWord::of(loop.receiver), RaisedWord::of(loop.sender));
+      for (int i = 0; i < rounds; ++i) round(loop);
+      end_watching();
+    });
+  });
+}
+
+/// Each of these is a line that moves from core to core: one store and one load for all epochs of a batch, as for one.
+TEST(Lines, of_a_batch_are_those_of_one_epoch) {
+  constexpr std::uint64_t kRounds = 50;
+  constexpr std::uint64_t kSlots = DeepLoop::kSlots;
+  const auto all_slots = [](DeepLoop& loop) { loop.round(DeepLoop::kSlots); };
+  const auto batches = accesses_of("threads", false, kRounds, all_slots);
+  if (!batches.why_not.empty()) return skipped_here(batches.why_not);
+  EXPECT_EQ(batches.exit_code, 0);
+  EXPECT_EQ(batches.accesses[0], 2 * kRounds) << "put raises the signal once, wait_some loads it once";
+  EXPECT_EQ(batches.accesses[1], 2 * kRounds) << "release raises the credit once, put loads it once";
+  // By way of bounce memory; shm maps the words a second time, by which they are raised, so that the loads remain.
+  const auto bounced = accesses_of("shm", true, kRounds, all_slots);
+  EXPECT_EQ(bounced.exit_code, 0);
+  EXPECT_EQ(bounced.accesses[0], kRounds);
+  EXPECT_EQ(bounced.accesses[1], kRounds);
+  // The counters count: by the verbs of one epoch there are as many stores as epochs, and no fewer loads than batches.
+  const auto singles = accesses_of("threads", false, kRounds, [](DeepLoop& loop) {
+    for (int i = 0; i < DeepLoop::kSlots; ++i) loop.sender.put({});
+    for (int i = 0; i < DeepLoop::kSlots; ++i) {
+      loop.receiver.wait({});
+      loop.receiver.release({});
+    }
+  });
+  EXPECT_EQ(singles.exit_code, 0);
+  for (const std::uint64_t accesses : singles.accesses) {
+    EXPECT_GE(accesses, (kSlots + 1) * kRounds);
+    EXPECT_LE(accesses, 3 * kSlots * kRounds);
+  }
+}
+
 /// The instructions of `rounds` of put, wait and release in program order, of a rank to itself.
 SystemCalls instructions_of(int rounds) {
   const Case one{.ground = {"threads", "threads"}};
@@ -275,6 +370,41 @@ TEST_P(Cost, verbs_take_no_lock_but_those_of_a_network) {
     if (!one.ground.network) {  // over a network, a wait polls
       EXPECT_EQ(of_waits, 0U);
     }
+  });
+}
+
+/// A turn of the engine for the batch, not one for each epoch: of a put it posts each epoch, of a release one credit.
+TEST_P(Cost, batches_take_the_locks_of_one_turn) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    constexpr std::size_t kBatch = 4;
+    constexpr std::size_t kPuts = 15 * kBatch;
+    const Case& one = GetParam();
+    const Buffer buffer(context, one, kPuts * one.bytes);
+    const bool first = context.rank() == 0;
+    Sender sender;
+    Receiver receiver;
+    if (first) {
+      sender = context.sender(1, kTag, buffer.all(), {.depth = kPuts});
+      sender.wait_connected();
+    } else {
+      receiver = context.receiver(0, kTag, buffer.all(), {.depth = kPuts});
+      receiver.wait_connected();
+    }
+    std::uint64_t most = 0;
+    for (std::size_t i = 0; i < kPuts / kBatch; ++i) {
+      if (!first) receiver.wait({}, kBatch);
+      const auto before = locks();
+      if (first) {
+        sender.put({}, kBatch);
+      } else {
+        receiver.release({}, kBatch);
+      }
+      most = std::max(most, locks() - before);
+    }
+    const std::uint64_t turn = one.ground.network ? 2 : 0;
+    const std::uint64_t posts = one.ground.network ? (first ? kBatch : 1) : 0;
+    EXPECT_LE(most, turn + posts);
+    board().meet(context);
   });
 }
 

@@ -8,10 +8,13 @@
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -81,9 +84,14 @@ constexpr long kMark = SYS_getpgid;
 constexpr std::uint64_t kBegin = 0x51'0001;
 constexpr std::uint64_t kEnd = 0x51'0002;
 constexpr std::uint64_t kBeginSteps = 0x51'0003;
+constexpr std::uint64_t kBeginWatch = 0x51'0004;
 
-/// Shared with the child: 1 while it is to be stepped.
-std::atomic<int>* g_steps = nullptr;
+/// Shared with the child.
+struct SharedPage {
+  std::atomic<int> steps{0};  ///< 1 while it is to be stepped
+  std::array<const void*, 2> watched{};
+};
+SharedPage* g_shared = nullptr;
 
 /// Runs in the child, under the tracer's eyes.
 [[noreturn]] void be_traced(const std::function<int()>& work) {
@@ -108,8 +116,11 @@ class Tracer {
       } else if (signal == (SIGTRAP | 0x80)) {
         look();
         go_on(0);
+      } else if (signal == SIGTRAP && watching_) {
+        count_accesses();
+        go_on(0);
       } else if (signal == SIGTRAP && stepping_) {
-        stepping_ = g_steps->load() != 0;
+        stepping_ = g_shared->steps.load() != 0;
         if (stepping_) ++calls_.instructions;
         go_on(0);
       } else {
@@ -134,19 +145,51 @@ class Tracer {
     const bool mark = static_cast<long>(info.entry.nr) == kMark;
     if (mark && info.entry.args[0] == kBeginSteps) {
       stepping_ = true;
+    } else if (mark && info.entry.args[0] == kBeginWatch) {
+      watch(true);
     } else if (mark && info.entry.args[0] == kBegin) {
       counting_ = true;
     } else if (mark && info.entry.args[0] == kEnd) {
       counting_ = false;
       seen_end_ = true;
+      if (watching_) watch(false);
     } else if (counting_ && calls_.count++ == 0) {
       calls_.first = static_cast<long>(info.entry.nr);
     }
   }
 
+#if defined(__x86_64__)
+  void set_debug_register(std::size_t which, std::uint64_t value) {
+    const auto at = offsetof(user, u_debugreg) + which * sizeof(user::u_debugreg[0]);
+    if (::ptrace(PTRACE_POKEUSER, child_, at, value) != 0)
+      calls_.why_not = std::string("no debug registers: ") + std::strerror(errno);
+  }
+  /// Bits 0 and 2 switch registers 0 and 1 on; their fields from bits 16 and 20 say: loads and stores (11), of 8 bytes
+  /// (10). Intel's Software Developer's Manual, volume 3, 18.2.4.
+  void watch(bool on) {
+    constexpr std::uint64_t kBoth = 0b101 | 0b1011'1011ULL << 16;
+    for (std::size_t i = 0; on && i < g_shared->watched.size(); ++i)
+      set_debug_register(i, reinterpret_cast<std::uintptr_t>(g_shared->watched[i]));
+    set_debug_register(7, on ? kBoth : 0);
+    watching_ = on && calls_.why_not.empty();
+  }
+  void count_accesses() {
+    constexpr std::size_t kStatus = 6;
+    const auto at = offsetof(user, u_debugreg) + kStatus * sizeof(user::u_debugreg[0]);
+    const long status = ::ptrace(PTRACE_PEEKUSER, child_, at, nullptr);
+    for (std::size_t i = 0; i < calls_.accesses.size(); ++i)
+      calls_.accesses[i] += (static_cast<std::uint64_t>(status) >> i) & 1U;
+    set_debug_register(kStatus, 0);
+  }
+#else
+  void watch(bool) { calls_.why_not = "words are watched on x86-64"; }
+  void count_accesses() {}
+#endif
+
   pid_t child_;
   bool first_ = true;
   bool stepping_ = false;
+  bool watching_ = false;
   bool counting_ = false;
   bool seen_end_ = false;
   SystemCalls calls_;
@@ -158,20 +201,25 @@ void begin_counting() noexcept { ::syscall(kMark, kBegin); }
 void end_counting() noexcept { ::syscall(kMark, kEnd); }
 
 void begin_stepping() noexcept {
-  g_steps->store(1);
+  g_shared->steps.store(1);
   ::syscall(kMark, kBeginSteps);
 }
 void end_stepping() noexcept {
-  g_steps->store(0);
+  g_shared->steps.store(0);
   end_counting();
 }
+void begin_watching(const void* first, const void* second) noexcept {
+  g_shared->watched = {first, second};
+  ::syscall(kMark, kBeginWatch);
+}
+void end_watching() noexcept { end_counting(); }
 
 SystemCalls count_system_calls(const std::function<int()>& work) {
   std::fflush(nullptr);
-  if (g_steps == nullptr) {
-    void* const page = ::mmap(nullptr, sizeof *g_steps, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (g_shared == nullptr) {
+    void* const page = ::mmap(nullptr, sizeof *g_shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED) return {.why_not = std::string("mmap: ") + std::strerror(errno)};
-    g_steps = ::new (page) std::atomic<int>(0);
+    g_shared = ::new (page) SharedPage;
   }
   const pid_t child = ::fork();
   if (child == 0) be_traced(work);

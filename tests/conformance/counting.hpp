@@ -3,6 +3,7 @@
 // threads.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -24,8 +25,9 @@ struct SystemCalls {
   std::uint64_t count = 0;
   long first = -1;  ///< the number of the first of them
   std::uint64_t instructions = 0;
-  int exit_code = 0;    ///< of the child
-  std::string why_not;  ///< not empty: they could not be counted here
+  std::array<std::uint64_t, 2> accesses{};  ///< of the watched words
+  int exit_code = 0;                        ///< of the child
+  std::string why_not;                      ///< not empty: they could not be counted here
 };
 
 /// Between these two, the calling thread's system calls are counted.
@@ -38,5 +40,10 @@ SystemCalls count_system_calls(const std::function<int()>& work);
 /// Between these two, inside `count_system_calls`, the calling thread's instructions are counted one by one.
 void begin_stepping() noexcept;
 void end_stepping() noexcept;
+
+/// Between these two, inside `count_system_calls`, loads and stores of two words of 8 bytes by the calling thread are
+/// counted, by the processor's debug registers. Only on x86-64.
+void begin_watching(const void* first, const void* second) noexcept;
+void end_watching() noexcept;
 
 }  // namespace sluice::test

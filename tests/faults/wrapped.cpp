@@ -270,10 +270,10 @@ class Nic {
 /// Counts, as a NIC's trigger counter does.
 class CountingBell final : public Doorbell {
  public:
-  void ring(device::Lane lane) override {
-    if (lane.gpu != nullptr) return Doorbell::ring(lane);
-    rings.fetch_add(1, std::memory_order_relaxed);
-    word.value.fetch_add(1, std::memory_order_acq_rel);
+  void ring_often(device::Lane lane, std::uint64_t times) override {
+    if (lane.gpu != nullptr) return Doorbell::ring_often(lane, times);
+    rings.fetch_add(times, std::memory_order_relaxed);
+    word.value.fetch_add(times, std::memory_order_acq_rel);
   }
 };
 

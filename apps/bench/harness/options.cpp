@@ -110,6 +110,7 @@ void add_how_much(CLI::App& app, Options& options) {
       ->transform(count);
   const auto offsets = [&options](const std::string& list) { options.offsets = parse_offsets(list); };
   add_text(app, "--offsets", "of the target from the source, modulo a page of 4 KiB, for copy", "BYTES,...", offsets);
+  app.add_flag("--batch", options.batch, "for rate: a second row, by the verbs of several epochs");
   const auto pin = [&options](std::int64_t times) { options.pin = times > 0; };
   app.add_flag_function("--pin,!--no-pin", pin,
                         "pin each rank to a core of its own, or do not; default: pin, except on GPUs and where ranks "

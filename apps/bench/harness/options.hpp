@@ -41,6 +41,7 @@ struct Options {
   std::vector<std::size_t> offsets = {0, 1, 8, 16, 32, 64, 128, 2048, 4032, 4064, 4080, 4095};  ///< of the bench `copy`
   bool touch = false;                ///< the target reads the payload
   std::optional<bool> pin;           ///< each rank to a core
+  bool batch = false;                ///< of the bench `rate`: also by the verbs of several epochs
   std::vector<std::string> against;  ///< rivals by name; {"all"}: all that can run; {"none"}
   std::vector<Goal> goals;           ///< of the ratios
   std::string json, csv, trace;      ///< files to write; empty: none

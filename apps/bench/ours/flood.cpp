@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/bench/harness/buffers.hpp"
 #include "apps/bench/ours/ours.hpp"
-#include "apps/bench/ours/receive.hpp"
+#include "apps/bench/ours/received.hpp"
 
+#include <algorithm>
 #include <memory>
 
 namespace bench {
@@ -12,10 +13,12 @@ namespace {
 constexpr long kItemsPerMessage = 3;
 constexpr long kItemsPerAnswer = 2;
 
+/// Windows of messages, by the verbs of one epoch, or by those of several.
 class Flood : public Contender {
  public:
-  explicit Flood(const Workload& workload)
-      : workload_(workload), messages_(workload, workload.depth), answers_(allocate(workload, 1).all()) {
+  /// `batch`: how many messages a put has; 1: the verbs of one epoch.
+  Flood(const Workload& workload, int batch)
+      : workload_(workload), batch_(batch), messages_(workload, workload.depth), answers_(allocate(workload, 1).all()) {
     if (workload_.drive != Drive::in_order) {
       queue_ = make_queue(workload_, kItemsPerMessage * workload_.window + kItemsPerAnswer);
       stream_ = queue_->stream();
@@ -46,16 +49,49 @@ class Flood : public Contender {
  private:
   void window() {
     if (workload_.first) {
-      for (int i = 0; i < workload_.window; ++i) out_.put(stream_, 0, workload_.bytes);
+      put_all();
       in_.wait(stream_);
       in_.release(stream_);
     } else {
-      for (int i = 0; i < workload_.window; ++i) receive(workload_, queue_.get(), stream_, in_);
+      receive_all();
       out_.put(stream_, 0, 0);
     }
   }
 
+  void put_all() {
+    if (batch_ > 1) {
+      for (int left = workload_.window; left > 0; left -= batch_) out_.put(stream_, count_of(left));
+    } else {
+      for (int i = 0; i < workload_.window; ++i) out_.put(stream_, 0, workload_.bytes);
+    }
+  }
+
+  void receive_all() {
+    if (batch_ == 1) {
+      for (int i = 0; i < workload_.window; ++i) {
+        read(workload_, queue_.get(), in_.wait(stream_).data());
+        in_.release(stream_);
+      }
+    } else if (queue_) {
+      for (int left = workload_.window; left > 0; left -= batch_) read_and_release(in_.wait(stream_, count_of(left)));
+    } else {
+      for (std::size_t left = static_cast<std::size_t>(workload_.window); left > 0;) {
+        const sluice::Batch landed = in_.wait_some(sluice::kForever);
+        read_and_release(landed);
+        left -= landed.size();
+      }
+    }
+  }
+
+  void read_and_release(const sluice::Batch& batch) {
+    for (const sluice::Slice slot : batch) read(workload_, queue_.get(), slot.data());
+    in_.release(stream_, batch.size());
+  }
+
+  std::size_t count_of(int left) const { return static_cast<std::size_t>(std::min(batch_, left)); }
+
   const Workload workload_;
+  const int batch_;
   std::unique_ptr<Queue> queue_;
   sluice::Stream stream_;
   Slots messages_;
@@ -66,6 +102,10 @@ class Flood : public Contender {
 
 }  // namespace
 
-Ours make_flood(const Workload& workload) { return described(std::make_unique<Flood>(workload)); }
+Ours make_flood(const Workload& workload) { return described(std::make_unique<Flood>(workload, 1)); }
+
+Ours make_batch_flood(const Workload& workload) {
+  return described(std::make_unique<Flood>(workload, std::max(2, workload.depth / 2)));
+}
 
 }  // namespace bench

@@ -40,6 +40,10 @@ Ours make_kernel_ping_pong(const Workload& workload);
 /// window.
 Ours make_flood(const Workload& workload);
 
+/// The same by the verbs of several epochs: each put has half of the slots, and in program order the receiver
+/// takes all that has landed at once.
+Ours make_batch_flood(const Workload& workload);
+
 /// Steps of a plan with `neighbours` senders and as many receivers: start, wait, release. The neighbours are the ranks
 /// at distances 1, 2, ... on a ring, around several times if there are fewer ranks. With two ranks all neighbours are
 /// the other rank.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/bench/harness/buffers.hpp"
 #include "apps/bench/ours/ours.hpp"
-#include "apps/bench/ours/receive.hpp"
+#include "apps/bench/ours/received.hpp"
 
 #include <memory>
 
@@ -30,7 +30,8 @@ class Ring : public Contender {
  private:
   void step() {
     out_.put(stream_, 0, workload_.bytes);
-    receive(workload_, queue_.get(), stream_, in_);
+    read(workload_, queue_.get(), in_.wait(stream_).data());
+    in_.release(stream_);
   }
 
   const Workload workload_;

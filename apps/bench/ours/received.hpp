@@ -6,15 +6,13 @@
 
 namespace bench {
 
-/// Enqueues wait, reading with --touch, and release. `queue`: null in program order.
-inline void receive(const Workload& workload, Queue* queue, sluice::Stream stream, sluice::Receiver& receiver) {
-  const std::byte* const payload = receiver.wait(stream).data();
+/// With --touch, reads a payload: now, or on the queue if there is one.
+inline void read(const Workload& workload, Queue* queue, const std::byte* payload) {
   if (queue == nullptr) {
     touch(workload, payload);
   } else if (workload.options.touch) {
     queue->run([&workload, payload] { touch(workload, payload); });
   }
-  receiver.release(stream);
 }
 
 }  // namespace bench
