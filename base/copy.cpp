@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/copy.hpp"
 
+#include <algorithm>
+#include <vector>
+
+#include "base/words.hpp"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -10,20 +15,29 @@ namespace {
 
 #if defined(__x86_64__) && !defined(SLUICE_TELLS_OF_RACES)
 
-// Compiled for two kinds of processor, of which the loader takes the better one.
-#define SLUICE_FOR_EACH_PROCESSOR __attribute__((target_clones("avx2", "default")))
+template <std::size_t kBytes>
+struct Of;
+template <>
+struct Of<16> {
+  using Vector = char __attribute__((vector_size(16), aligned(1), may_alias));
+};
+template <>
+struct Of<32> {
+  using Vector = char __attribute__((vector_size(32), aligned(1), may_alias));
+  using AlignedVector = char __attribute__((vector_size(32), may_alias));
+};
+template <>
+struct Of<64> {
+  using Vector = char __attribute__((vector_size(64), aligned(1), may_alias));
+  using AlignedVector = char __attribute__((vector_size(64), may_alias));
+};
 
-constexpr std::size_t kVector = 32;
-using Vector = char __attribute__((vector_size(kVector), aligned(1), may_alias));
-using AlignedVector = char __attribute__((vector_size(kVector), may_alias));
+// Shorter ones do not bypass the cache either.
+constexpr std::size_t kLong = 2048;
+constexpr std::size_t kBeyondFirstCache = 32 * 1024;
 
-/// The C library copies with `rep movs` from about 2 KiB on. On AMD's processors that is slower than vectors, up to 16
-/// times where the addresses are not aligned alike (Zen 3, glibc 2.36).
-const bool kRepMovsIsFast = [] {
-  __builtin_cpu_init();
-  return __builtin_cpu_is("amd") == 0;
-}();
-constexpr std::size_t kRepMovsMin = 2048;  // shorter ones do not bypass the cache either
+/// Copies of at least this many bytes are left to the C library, which copies them with `rep movs`.
+std::atomic<std::size_t> rep_movs_min{std::numeric_limits<std::size_t>::max()};
 
 /// Ends with a store fence: such stores are not ordered before a later signal otherwise.
 void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
@@ -40,73 +54,153 @@ void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) no
   _mm_sfence();
 }
 
+template <std::size_t kVector>
+struct Ends {
+  using Vector = typename Of<kVector>::Vector;
+  Ends(std::byte* to, const std::byte* from, std::size_t bytes)
+      : out(reinterpret_cast<Vector*>(to)), out_end(reinterpret_cast<Vector*>(to + bytes)),
+        in(reinterpret_cast<const Vector*>(from)), in_end(reinterpret_cast<const Vector*>(from + bytes)) {}
+  Vector *out, *out_end;
+  const Vector *in, *in_end;
+};
+
+// The first and the last vectors, which overlap. All is loaded before anything is stored: a load waits for a store in
+// front of it whose address differs by a multiple of 4 KiB.
+template <std::size_t kVector>
+[[gnu::always_inline]] inline void copy_2(Ends<kVector> of) {
+  const auto a = of.in[0], z = of.in_end[-1];
+  of.out[0] = a, of.out_end[-1] = z;
+}
+template <std::size_t kVector>
+[[gnu::always_inline]] inline void copy_4(Ends<kVector> of) {
+  const auto a = of.in[0], b = of.in[1], y = of.in_end[-2], z = of.in_end[-1];
+  of.out[0] = a, of.out[1] = b, of.out_end[-1] = z, of.out_end[-2] = y;
+}
+template <std::size_t kVector>
+[[gnu::always_inline]] inline void copy_8(Ends<kVector> of) {
+  const auto a = of.in[0], b = of.in[1], c = of.in[2], d = of.in[3];
+  const auto w = of.in_end[-4], x = of.in_end[-3], y = of.in_end[-2], z = of.in_end[-1];
+  of.out[0] = a, of.out[1] = b, of.out[2] = c, of.out[3] = d;
+  of.out_end[-1] = z, of.out_end[-2] = y, of.out_end[-3] = x, of.out_end[-4] = w;
+}
+
 /// More than 8 vectors. The loop begins at the end if the target's addresses are a little above the source's, modulo a
-/// page: a load waits for a store in front of it whose address differs by a multiple of 4 KiB.
-[[gnu::always_inline]] inline void copy_by_loop(Vector* out, Vector* out_end, const Vector* in, const Vector* in_end) {
+/// page, where its loads would wait for its stores.
+template <std::size_t kVector>
+[[gnu::always_inline]] inline void copy_by_loop(std::byte* to, const std::byte* from, std::size_t bytes) {
+  using Vector = typename Of<kVector>::Vector;
+  using AlignedVector = typename Of<kVector>::AlignedVector;
   constexpr std::uintptr_t kPage = 4096;
   constexpr std::uintptr_t kLittle = 512;
-  const auto ahead = reinterpret_cast<std::uintptr_t>(out) - reinterpret_cast<std::uintptr_t>(in);
+  const Ends<kVector> of(to, from, bytes);
+  const auto ahead = reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from);
   if (ahead % kPage - 1 >= kLittle) {
-    const Vector first = in[0], w = in_end[-4], x = in_end[-3], y = in_end[-2], z = in_end[-1];
-    out[0] = first;
-    auto* aligned = reinterpret_cast<AlignedVector*>(out + 1);
-    const std::size_t before = reinterpret_cast<std::uintptr_t>(aligned) % kVector;
-    aligned = reinterpret_cast<AlignedVector*>(reinterpret_cast<std::byte*>(aligned) - before);
-    in = reinterpret_cast<const Vector*>(reinterpret_cast<const std::byte*>(in + 1) - before);
-    for (; in + 4 < in_end; in += 4, aligned += 4) {
+    const Vector first = of.in[0];
+    const Vector w = of.in_end[-4], x = of.in_end[-3], y = of.in_end[-2], z = of.in_end[-1];
+    of.out[0] = first;
+    const std::size_t before = reinterpret_cast<std::uintptr_t>(to) % kVector;
+    auto* out = reinterpret_cast<AlignedVector*>(to + kVector - before);
+    const auto* in = reinterpret_cast<const Vector*>(from + kVector - before);
+    for (; in + 4 < of.in_end; in += 4, out += 4) {
       const Vector a = in[0], b = in[1], c = in[2], d = in[3];
-      aligned[0] = a, aligned[1] = b, aligned[2] = c, aligned[3] = d;
+      out[0] = a, out[1] = b, out[2] = c, out[3] = d;
     }
-    out_end[-4] = w, out_end[-3] = x, out_end[-2] = y, out_end[-1] = z;
+    of.out_end[-4] = w, of.out_end[-3] = x, of.out_end[-2] = y, of.out_end[-1] = z;
   } else {
-    const Vector a = in[0], b = in[1], c = in[2], d = in[3], last = in_end[-1];
-    out_end[-1] = last;
-    const std::size_t behind = reinterpret_cast<std::uintptr_t>(out_end) % kVector;
-    auto* aligned = reinterpret_cast<AlignedVector*>(reinterpret_cast<std::byte*>(out_end) - behind);
-    const auto* from = reinterpret_cast<const Vector*>(reinterpret_cast<const std::byte*>(in_end) - behind);
-    for (; from - 4 > in; from -= 4, aligned -= 4) {
-      const Vector w = from[-4], x = from[-3], y = from[-2], z = from[-1];
-      aligned[-1] = z, aligned[-2] = y, aligned[-3] = x, aligned[-4] = w;
+    const Vector a = of.in[0], b = of.in[1], c = of.in[2], d = of.in[3], last = of.in_end[-1];
+    of.out_end[-1] = last;
+    const std::size_t behind = reinterpret_cast<std::uintptr_t>(to + bytes) % kVector;
+    auto* out = reinterpret_cast<AlignedVector*>(to + bytes - behind);
+    const auto* in = reinterpret_cast<const Vector*>(from + bytes - behind);
+    for (; in - 4 > of.in; in -= 4, out -= 4) {
+      const Vector w = in[-4], x = in[-3], y = in[-2], z = in[-1];
+      out[-1] = z, out[-2] = y, out[-3] = x, out[-4] = w;
     }
-    out[0] = a, out[1] = b, out[2] = c, out[3] = d;
+    of.out[0] = a, of.out[1] = b, of.out[2] = c, of.out[3] = d;
   }
 }
 
-SLUICE_FOR_EACH_PROCESSOR void copy_by_vectors(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
-  const auto* const in = reinterpret_cast<const Vector*>(from);
-  const auto* const in_end = reinterpret_cast<const Vector*>(from + bytes);
-  auto* const out = reinterpret_cast<Vector*>(to);
-  auto* const out_end = reinterpret_cast<Vector*>(to + bytes);
-  if (bytes > 8 * kVector) {
-    if (bytes >= kRepMovsMin) {
-      if (bytes >= nontemporal_min.load(std::memory_order_relaxed)) return copy_past_cache(to, from, bytes);
-      if (kRepMovsIsFast) return static_cast<void>(std::memcpy(to, from, bytes));
+/// More than 32 bytes.
+template <std::size_t kVector>
+[[gnu::always_inline]] inline void copy_by_vectors(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes <= 64) return copy_4<16>({to, from, bytes});
+  if (bytes <= 128) return copy_4<32>({to, from, bytes});
+  if (bytes <= 4 * kVector) return copy_4<kVector>({to, from, bytes});
+  if (bytes <= 8 * kVector) return copy_8<kVector>({to, from, bytes});
+  if (bytes >= kLong) {
+    if (bytes >= nontemporal_min.load(std::memory_order_relaxed)) return copy_past_cache(to, from, bytes);
+    if (bytes >= rep_movs_min.load(std::memory_order_relaxed)) return static_cast<void>(std::memcpy(to, from, bytes));
+  }
+  copy_by_loop<kVector>(to, from, bytes);
+}
+
+[[gnu::target("avx512f")]] void copy_512(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  copy_by_vectors<64>(to, from, bytes);
+}
+[[gnu::target("avx2")]] void copy_256(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  copy_by_vectors<32>(to, from, bytes);
+}
+void copy_128(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  copy_by_vectors<32>(to, from, bytes);
+}
+
+/// Intel's first processors with 64-byte vectors lower their clock for them; those with VBMI2 do not.
+LongCopy best_here() noexcept {
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512vbmi2") != 0) return copy_512;
+  return __builtin_cpu_supports("avx2") != 0 ? copy_256 : copy_128;
+}
+
+/// On AMD's processors `rep movs` is slow for up to 16 KiB. Above that it depends: up to 16 times slower than vectors
+/// if the target lies a few bytes behind the source, modulo a page (Zen 3, glibc 2.36), or up to twice as fast
+/// everywhere (Zen 5).
+std::size_t measured_rep_movs_min() {
+  if (__builtin_cpu_is("amd") == 0) return kLong;
+  constexpr std::size_t kBehind = 16;
+  constexpr int kRounds = 3;
+  constexpr int kInRow = 16;  // the first ones find what copies of the other kind have left in the caches
+  std::vector<std::byte> buffers(2 * kBeyondFirstCache + kBehind);
+  std::byte* const from = buffers.data();
+  std::byte* const to = from + kBeyondFirstCache + kBehind;
+  const auto time = [&](auto copy, int times) {
+    const auto began = Clock::now();
+    for (int i = 0; i < times; ++i) {
+      copy(to, from, kBeyondFirstCache);
+      asm volatile("" : : "r"(to) : "memory");
     }
-    return copy_by_loop(out, out_end, in, in_end);
+    return Clock::now() - began;
+  };
+  const auto rep_movs = [](auto... arguments) { std::memcpy(arguments...); };
+  constexpr auto kNever = std::numeric_limits<std::size_t>::max();
+  if (time(rep_movs, 1) > 4 * time(best_here(), 1)) return kNever;
+  auto by_vectors = Clock::duration::max();
+  auto by_rep_movs = by_vectors;
+  for (int i = 0; i < kRounds; ++i) {
+    by_vectors = std::min(by_vectors, time(best_here(), kInRow));
+    by_rep_movs = std::min(by_rep_movs, time(rep_movs, kInRow));
   }
-  // All is loaded before anything is stored, as in the loop.
-  if (bytes <= 2 * kVector) {
-    const Vector a = in[0], z = in_end[-1];
-    out[0] = a, out_end[-1] = z;
-  } else if (bytes <= 4 * kVector) {
-    const Vector a = in[0], b = in[1], y = in_end[-2], z = in_end[-1];
-    out[0] = a, out[1] = b, out_end[-1] = z, out_end[-2] = y;
-  } else {
-    const Vector a = in[0], b = in[1], c = in[2], d = in[3];
-    const Vector w = in_end[-4], x = in_end[-3], y = in_end[-2], z = in_end[-1];
-    out[0] = a, out[1] = b, out[2] = c, out[3] = d;
-    out_end[-1] = z, out_end[-2] = y, out_end[-3] = x, out_end[-4] = w;
-  }
+  return by_rep_movs < by_vectors ? kBeyondFirstCache : kNever;
 }
 
 #else
 
-void copy_by_vectors(std::byte* to, const std::byte* from, std::size_t bytes) noexcept { std::memcpy(to, from, bytes); }
+void copy_128(std::byte* to, const std::byte* from, std::size_t bytes) noexcept { std::memcpy(to, from, bytes); }
+LongCopy best_here() noexcept { return copy_128; }
 
 #endif
 
+const bool g_chosen = (copy_long.store(best_here()), true);
+
 }  // namespace
 
-void copy_long(std::byte* to, const std::byte* from, std::size_t bytes) noexcept { copy_by_vectors(to, from, bytes); }
+constinit std::atomic<LongCopy> copy_long{copy_128};  // until the program has been loaded
+
+void prepare_copies(std::size_t past_cache_from) {
+  nontemporal_min.store(past_cache_from);
+#if defined(__x86_64__) && !defined(SLUICE_TELLS_OF_RACES)
+  static const std::size_t least = measured_rep_movs_min();
+  rep_movs_min.store(least);
+#endif
+}
 
 }  // namespace sluice::base

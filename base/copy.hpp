@@ -16,8 +16,13 @@ namespace sluice::base {
 /// Copies of at least this many bytes bypass the cache.
 inline std::atomic<std::size_t> nontemporal_min{std::numeric_limits<std::size_t>::max()};
 
-/// More than 32 bytes.
-void copy_long(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
+/// Chooses how copies are done, and from how many bytes on they bypass the cache. The first call measures, for about
+/// 20 us; until then long copies are right, but not the fastest.
+void prepare_copies(std::size_t past_cache_from);
+
+using LongCopy = void (*)(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
+/// Copies more than 32 bytes, as is best on this processor.
+extern constinit std::atomic<LongCopy> copy_long;
 
 /// The first and the last `Unit` of the bytes, which overlap if there are less than two. All is loaded before anything
 /// is stored: a load waits for a store before it whose address differs by a multiple of 4 KiB.
@@ -35,7 +40,7 @@ inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) 
 #ifdef SLUICE_TELLS_OF_RACES
   std::memcpy(to, from, bytes);  // which ThreadSanitizer knows as one access
 #else
-  if (bytes > 32) return copy_long(to, from, bytes);
+  if (bytes > 32) return copy_long.load(std::memory_order_relaxed)(to, from, bytes);
   if (bytes >= 16) return copy_both_ends<std::array<std::uint64_t, 2>>(to, from, bytes);
   if (bytes >= 8) return copy_both_ends<std::uint64_t>(to, from, bytes);
   if (bytes >= 4) return copy_both_ends<std::uint32_t>(to, from, bytes);

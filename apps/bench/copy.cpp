@@ -106,12 +106,12 @@ std::vector<std::size_t> with_sizes_between(const std::vector<std::size_t>& size
   return all;
 }
 
-// Sets the bench's own threshold as the library's contexts set theirs: a shared library has a variable of its own.
-void set_nontemporal_min() {
+// As the library's contexts do: a shared library has variables of its own.
+void prepare_copies() {
   const auto info = nlohmann::json::parse(sluice::info(true));
   for (const auto& variable : info.at("variables")) {
     if (variable.at("name") == "SLUICE_NONTEMPORAL_MIN")
-      sluice::base::nontemporal_min = apps::parse_size(variable.at("value").get<std::string>());
+      sluice::base::prepare_copies(apps::parse_size(variable.at("value").get<std::string>()));
   }
 }
 
@@ -147,7 +147,7 @@ int serve_copies(std::span<char* const> arguments) {
 }
 
 void run_copy(Session& session) {
-  set_nontemporal_min();
+  prepare_copies();
   const std::vector<std::size_t> sizes = with_sizes_between(session.options.sizes);
   const std::size_t area = whole_pages(*std::ranges::max_element(sizes)) + 4 * kPage;
   const int file = ::memfd_create("sluice-bench", 0);
