@@ -117,7 +117,7 @@ class Landing {
   /// fails the watch.
   virtual void take(device::Lane /*lane*/, device::Watch& /*watch*/, std::uint64_t /*epoch*/) {}
   /// A thread waits for the signal of `epoch`, and has nothing else to do: does a part of the peer's put, if it can.
-  virtual void help(device::Watch& /*watch*/, std::uint64_t /*epoch*/) noexcept {}
+  virtual void help(std::uint64_t /*epoch*/) noexcept {}
   /// The peer writes no more: closes the key that armed puts may still be fired at. Returns whether it did so now, so
   /// that the peer must be told.
   virtual bool close() { return false; }

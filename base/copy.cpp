@@ -35,6 +35,7 @@ struct Of<64> {
 // Shorter ones do not bypass the cache either.
 constexpr std::size_t kLong = 2048;
 constexpr std::size_t kBeyondFirstCache = 32 * 1024;
+constexpr std::size_t kCrossing = 4 * 1024;
 
 /// Copies of at least this many bytes are left to the C library, which copies them with `rep movs`.
 std::atomic<std::size_t> rep_movs_min{std::numeric_limits<std::size_t>::max()};
@@ -179,7 +180,7 @@ std::size_t measured_rep_movs_min() {
     by_vectors = std::min(by_vectors, time(best_here(), kInRow));
     by_rep_movs = std::min(by_rep_movs, time(rep_movs, kInRow));
   }
-  return by_rep_movs < by_vectors ? kBeyondFirstCache : kNever;
+  return by_rep_movs < 2 * by_vectors ? kCrossing : kNever;
 }
 
 #else

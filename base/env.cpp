@@ -146,8 +146,9 @@ constexpr Variable kTable[] = {
     {"SLUICE_RANGES", "auto", "word", set<&Env::ranges, profiler>,
      "the profiler that is told of puts, waits and the like: nvtx, NVIDIA's; roctx, AMD's; none; or auto, the one "
      "that the program runs under"},
-    {"SLUICE_BOUNCE_MAX", "16k", "size", set<&Env::bounce_max, size>,
-     "the largest part that goes through a bounce buffer when the target cannot be mapped"},
+    {"SLUICE_BOUNCE_MAX", "512k", "size", set<&Env::bounce_max, size>,
+     "how many bytes of a part may lie in a bounce buffer, when the target cannot be mapped; the kernel copies the "
+     "rest"},
     {"SLUICE_NONTEMPORAL_MIN", "16m", "size", set<&Env::nontemporal_min, size>,
      "the smallest copy that bypasses the cache"},
     {"SLUICE_KERNEL_PUT_MAX", "16k", "size", set<&Env::kernel_put_max, size>,

@@ -49,7 +49,7 @@ class LengthsLanding final : public backends::Landing {
   void decide(const std::string& obstacle) override;
   void reach_from(device::Driver& driver) override { bytes_->reach_from(driver); }
   void take(device::Lane lane, device::Watch& watch, std::uint64_t epoch) override;
-  void help(device::Watch& watch, std::uint64_t epoch) noexcept override { bytes_->help(watch, epoch); }
+  void help(std::uint64_t epoch) noexcept override { bytes_->help(epoch); }
   bool close() override;
 
  private:

@@ -80,7 +80,7 @@ class ReceiverCore final : public runtime::ChannelEnd {
   void release_refused(Stream stream) noexcept { firing_refused(stream, released()); }
 
   void assist(std::uint64_t epoch) noexcept override {
-    if (connected() && landing_ != nullptr && !lands_in_target()) landing_->help(*this, epoch);
+    if (connected() && landing_ != nullptr && !lands_in_target()) landing_->help(epoch);
   }
   bool passed() const noexcept override;
   void refuse_enqueued() override;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/shm/bounce.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -14,9 +15,9 @@ namespace {
 struct BounceHeader {
   std::uint64_t offset;
   std::uint32_t bytes_low;
-  std::uint32_t bytes_high;  ///< kInTarget set: the bytes are in the target already
+  std::uint32_t bytes_high;  ///< kShared set: the SharedCopy tells where the bytes are
 
-  static constexpr std::uint32_t kInTarget = 0x8000'0000U;
+  static constexpr std::uint32_t kShared = 0x8000'0000U;
 };
 static_assert(sizeof(BounceHeader) == 16);
 
@@ -24,14 +25,16 @@ static_assert(sizeof(BounceHeader) == 16);
 /// line: how fast a copy is depends on that.
 constexpr std::size_t kBesideHeader = 64 - sizeof(BounceHeader);
 constexpr std::size_t kSharedCopyAt = 64;
-constexpr std::size_t kPayloadAt = 128;
+constexpr std::size_t kPayloadAt = kSharedCopyAt + sizeof(SharedCopy);
+// Smaller parts are copied in at once.
+constexpr std::size_t kLeastShared = 16 * 1024;
 
 std::size_t place_of(std::size_t bytes) noexcept { return bytes <= kBesideHeader ? sizeof(BounceHeader) : kPayloadAt; }
 SharedCopy& shared_copy_of(std::byte* slot) noexcept { return *reinterpret_cast<SharedCopy*>(slot + kSharedCopyAt); }
 
-BounceHeader header_of(Range part, bool in_target) {
+BounceHeader header_of(Range part, bool shared) {
   const auto high = static_cast<std::uint32_t>(part.bytes >> 32);
-  return {part.offset, static_cast<std::uint32_t>(part.bytes), in_target ? high | BounceHeader::kInTarget : high};
+  return {part.offset, static_cast<std::uint32_t>(part.bytes), shared ? high | BounceHeader::kShared : high};
 }
 
 void write_header(device::Lane lane, std::byte* at, const BounceHeader& header) {
@@ -52,9 +55,8 @@ std::string not_mapped(const char* where, const std::string& obstacle) {
 /// The receiver's side: bounce slots, a whole number of lines apart. The memory is not touched before it is used.
 class BounceLanding final : public Landing {
  public:
-  BounceLanding(const Slots& target, Way way, pid_t peer)
-      : Landing(kLandsInTarget, way), target_(target), peer_(peer),
-        stride_((target.slot_bytes + kPayloadAt + 63) / 64 * 64),
+  BounceLanding(const Slots& target, Way way)
+      : Landing(kLandsInTarget, way), target_(target), stride_((target.slot_bytes + kPayloadAt + 63) / 64 * 64),
         bounce_(device::allocate(stride_ * static_cast<std::size_t>(target.depth), false)) {
     if (way == Way::around) how_ = text({});
   }
@@ -89,18 +91,15 @@ class BounceLanding final : public Landing {
     if (bounce_) device::reach(driver, bounce_->extent());
   }
 
-  void help(device::Watch& watch, std::uint64_t epoch) noexcept override {
-    if (peer_ == 0 || way() != Way::around || target_.memory.driver != nullptr) return;
-    (void)shared_copy_of(bounce_->extent().data + target_.index(epoch) * stride_)
-        .help(epoch, peer_, target_.at(epoch), target_.slot_bytes, watch);
+  void help(std::uint64_t epoch) noexcept override {
+    if (way() == Way::around && target_.memory.driver == nullptr) take_shared(epoch);
   }
 
   void take(device::Lane lane, device::Watch& watch, std::uint64_t epoch) override {
-    const std::uint64_t slot = target_.index(epoch);
-    const std::byte* at = bounce_->extent().data + slot * stride_;
+    const std::byte* at = slot(epoch);
     BounceHeader header;
     std::memcpy(&header, at, sizeof header);
-    if ((header.bytes_high & BounceHeader::kInTarget) != 0) return;
+    if ((header.bytes_high & BounceHeader::kShared) != 0) return take_shared(epoch);
     const Range part{header.offset, (std::size_t{header.bytes_high} << 32) | header.bytes_low};
     if (part.offset > target_.slot_bytes || part.bytes > target_.slot_bytes - part.offset)
       return;  // never beyond our own memory
@@ -109,24 +108,29 @@ class BounceLanding final : public Landing {
   }
 
  private:
+  std::byte* slot(std::uint64_t epoch) const { return bounce_->extent().data + target_.index(epoch) * stride_; }
+  void take_shared(std::uint64_t epoch) const noexcept {
+    std::byte* const at = slot(epoch);
+    (void)shared_copy_of(at).take(epoch, target_.at(epoch), at + kPayloadAt, target_.slot_bytes);
+  }
+
   std::string text(const std::string& obstacle) const {
     if (target_.memory.driver != nullptr) {
       return "shm: the target is a GPU's memory that " + not_mapped("the peer cannot map", obstacle) +
              ", so it lands in host memory, from where a stream of ours or the wait copies it";
     }
-    return "shm: the target cannot be mapped, so small parts land in a bounce buffer and are copied out by the wait";
+    return "shm: the target cannot be mapped, so bytes land in a bounce buffer and are copied out by the wait";
   }
 
   Slots target_;
-  pid_t peer_;
   std::size_t stride_;
   std::optional<device::Allocation> bounce_;  // none: the peer maps the target
 };
 
 }  // namespace
 
-Landed land_around(const Slots& target, const Signal& signal, Landing::Way way, pid_t peer, Sent& sent) {
-  auto landing = std::make_unique<BounceLanding>(target, way, peer);
+Landed land_around(const Slots& target, const Signal& signal, Landing::Way way, Sent& sent) {
+  auto landing = std::make_unique<BounceLanding>(target, way);
   Key key = landing->key(signal, sent);
   return {std::move(landing), std::move(key)};
 }
@@ -135,36 +139,38 @@ void BouncePut::move(device::Lane lane, std::uint64_t epoch, Range part) {
   if (bring(lane, epoch, part)) raise_signal(lane, signal_, epoch);
 }
 
-/// A receiver does its share of the epoch that it waits for, so each that is shared has its signal.
+/// A receiver copies out what is there of the epoch that it waits for, so each that is shared has its signal.
 void BouncePut::move_all(device::Lane lane, std::uint64_t first, std::uint64_t last) {
   const Range slot{0, source_.slot_bytes};
   for (std::uint64_t epoch = first; epoch <= last; ++epoch) {
     if (!bring(lane, epoch, slot)) return;
-    if (epoch == last || goes_into_target(lane, slot)) raise_signal(lane, signal_, epoch);
+    if (epoch == last || is_shared(lane, slot)) raise_signal(lane, signal_, epoch);
   }
 }
 
-bool BouncePut::goes_into_target(device::Lane lane, Range part) const noexcept {
-  const bool by_kernel = kernel_.pid != 0 && lane.gpu == nullptr && source_.memory.driver == nullptr;
-  return part.bytes > bounce_max_ && by_kernel;
+/// Between the memory of hosts.
+bool BouncePut::is_shared(device::Lane lane, Range part) const noexcept {
+  const bool of_hosts = kernel_.address != 0 && lane.gpu == nullptr && source_.memory.driver == nullptr;
+  return of_hosts && part.bytes > std::min(kLeastShared, room_);
 }
 
 bool BouncePut::bring(device::Lane lane, std::uint64_t epoch, Range part) {
-  const bool in_target = goes_into_target(lane, part);
+  const bool shared = is_shared(lane, part);
   std::byte* const slot = target_.at(epoch);
-  if (in_target) {
+  if (shared) {
     if (!copy_with_peer(epoch, part)) return false;
   } else if (!copy_(lane, watch_, slot + place_of(part.bytes), source_.at(epoch) + part.offset, part.bytes)) {
     return false;
   }
-  write_header(lane, slot, header_of(part, in_target));
+  write_header(lane, slot, header_of(part, shared));
   return true;
 }
 
 bool BouncePut::copy_with_peer(std::uint64_t epoch, Range part) {
   const CrossMemory target{kernel_.pid, kernel_.address + target_.index(epoch) * slot_bytes_ + part.offset};
-  return shared_copy_of(target_.at(epoch))
-      .put(epoch, part, source_.at(epoch) + part.offset, target, watch_, *signal_.parking);
+  std::byte* const slot = target_.at(epoch);
+  return shared_copy_of(slot).put(epoch, part, source_.at(epoch) + part.offset, {slot + kPayloadAt, room_}, target,
+                                  watch_, *signal_.parking);
 }
 
 std::string BouncePut::describe() const {
@@ -178,9 +184,10 @@ std::string BouncePut::describe() const {
            copy_.describe();
   }
   if (copy_.on_gpu()) return "shm: the target cannot be mapped, so all goes through a bounce buffer" + copy_.describe();
-  return "shm: the target cannot be mapped, so parts up to " + std::to_string(bounce_max_) +
-         " bytes go through a bounce buffer, larger ones by the kernel's cross-memory copy, of which a peer that waits "
-         "does its share";
+  return "shm: the target cannot be mapped, so up to " + std::to_string(room_) +
+         " bytes go through a bounce buffer, from which a peer that waits makes room for more, and what finds no room "
+         "by "
+         "the kernel's cross-memory copy";
 }
 
 }  // namespace sluice::backends::shm

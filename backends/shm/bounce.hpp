@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Into memory that the sender cannot map: small parts go through slots of ours that it can, large ones by the kernel's
-// cross-memory copy, of which a receiver that waits does its share.
+// Into memory that the sender cannot map: bytes go through slots of ours that it can, and those that find no room there
+// by the kernel's cross-memory copy.
 #pragma once
 
 #include "backends/put.hpp"
@@ -10,18 +10,19 @@
 namespace sluice::backends::shm {
 
 /// The receiver's side. `way`: around; or undecided, for memory of a GPU that its driver gives to other processes,
-/// which the peer's may refuse. `peer`: the process that this one may copy from; 0: it may not.
-Landed land_around(const Slots& target, const Signal& signal, Landing::Way way, pid_t peer, Sent& sent);
+/// which the peer's may refuse.
+Landed land_around(const Slots& target, const Signal& signal, Landing::Way way, Sent& sent);
 
 /// The sender's side.
 class BouncePut final : public StreamPut {
  public:
-  /// `bounce` is the peer's, as mapped here, `stride` bytes apart; parts above `bounce_max` go by `kernel` where
-  /// allowed, but for those of GPUs. `why_around`: why the target is not mapped that could have been; else nothing.
+  /// `bounce` is the peer's, as mapped here, `stride` bytes apart. A part fills no more than `bounce_max` bytes of it
+  /// if `kernel` is allowed, but for those of GPUs. `why_around`: why the target is not mapped that could have been;
+  /// else nothing.
   BouncePut(Slots source, Slots bounce, std::size_t slot_bytes, Signal signal, device::Watch& watch, Mapped mapped,
             CrossMemory kernel, std::size_t bounce_max, std::optional<std::string> why_around)
       : StreamPut(source, bounce, signal, watch, std::move(mapped), std::move(why_around)), slot_bytes_(slot_bytes),
-        kernel_(kernel), bounce_max_(bounce_max) {}
+        kernel_(kernel), room_(kernel.pid == 0 ? slot_bytes : std::min(bounce_max, slot_bytes)) {}
 
   /// Kernels would have to know for each size how the bytes are moved.
   std::optional<ByKernel> by_kernel(device::Driver*) override { return std::nullopt; }
@@ -32,13 +33,12 @@ class BouncePut final : public StreamPut {
   void move_all(device::Lane lane, std::uint64_t first, std::uint64_t last) override;
   /// All of `move` but the signal. False: it was refused, which has failed the watch.
   bool bring(device::Lane lane, std::uint64_t epoch, Range part);
-  /// The kernel copies the part, not a stream.
-  bool goes_into_target(device::Lane lane, Range part) const noexcept;
+  bool is_shared(device::Lane lane, Range part) const noexcept;
   bool copy_with_peer(std::uint64_t epoch, Range part);
 
   std::size_t slot_bytes_;
   CrossMemory kernel_;
-  std::size_t bounce_max_;
+  std::size_t room_;  // bytes of the bounce memory of a slot
 };
 
 }  // namespace sluice::backends::shm

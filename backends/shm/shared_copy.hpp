@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A copy by the kernel that two processes share: the sender copies pieces from the end of the bytes, and a receiver
-// that waits for them copies pieces from the beginning.
+// A copy through bounce memory at which two processes work at the same time: the sender copies pieces in, and a
+// receiver that waits copies them out meanwhile. What finds no room there goes straight into the target, by the kernel.
 #pragma once
 
 #include <atomic>
@@ -12,35 +12,40 @@
 
 namespace sluice::backends::shm {
 
-/// In memory that both map, for one slot. All zero at first.
-class alignas(64) SharedCopy {
+/// In memory that both map, for one slot. All zero at first. The pieces of a put are numbered from the beginning of its
+/// bytes: the first `filled` of them go through bounce memory, whose room is used in turn, and the others by the
+/// kernel.
+class SharedCopy {
  public:
-  /// The sender's part: returns once all bytes are in the target, or false: the watch has failed. It copies alone if
-  /// the receiver does not wait, and waits only for a piece that the receiver is copying. `wake`: where the receiver
-  /// may sleep.
-  bool put(std::uint64_t epoch, Range part, const std::byte* source, const CrossMemory& target, device::Watch& watch,
-           base::Parking& wake) noexcept;
-  /// The receiver's: copies pieces as long as there are any. `target`: of the slot. On an error fails the watch.
-  /// Returns how many it has copied.
-  std::size_t help(std::uint64_t epoch, pid_t sender, std::byte* target, std::size_t slot_bytes,
-                   device::Watch& watch) noexcept;
+  /// Bounce memory of a slot, at least `room` bytes. A put uses no more than these.
+  struct Bounce {
+    std::byte* data;
+    std::size_t room;
+  };
+
+  /// The sender's part. Returns once all bytes are in the target or in the bounce memory, whether the receiver copies
+  /// or not; or false: the watch has failed. `wake`: where the receiver may sleep.
+  bool put(std::uint64_t epoch, Range part, const std::byte* source, Bounce bounce, const CrossMemory& target,
+           device::Watch& watch, base::Parking& wake) noexcept;
+  /// The receiver's: copies the pieces of `epoch` that have been filled. Returns how many. `target`: of the slot.
+  std::size_t take(std::uint64_t epoch, std::byte* target, const std::byte* bounce, std::size_t slot_bytes) noexcept;
 
  private:
-  /// Pieces that were claimed: by the receiver in the lower half, by the sender in the upper one. Together they may be
-  /// more than there are.
-  static constexpr std::uint64_t kOfSender = std::uint64_t{1} << 32U;
+  static constexpr std::size_t kLine = 64;
 
-  static std::size_t piece_bytes(std::size_t bytes) noexcept;
-  /// Claims the next piece for a side, counted from the end for the sender. Returns nothing once all are claimed.
-  std::optional<std::size_t> claim(std::uint64_t side, std::size_t pieces) noexcept;
+  struct Layout {
+    std::uint64_t offset, bytes;  // of the part
+    std::uint64_t piece;          // bytes
+    std::uint64_t ring;           // pieces for which there is room
+    std::uint64_t begin;          // `filled_` of all puts before
+  };
 
-  std::atomic<std::uint64_t> epoch_{0};  // whose bytes are being copied; stored last
-  std::uint64_t source_ = 0;             // an address in the sender
-  std::uint64_t offset_ = 0;
-  std::uint64_t bytes_ = 0;
-  std::atomic<std::uint64_t> claims_{0};
-  std::atomic<std::uint64_t> copied_{0};  // pieces of the receiver
+  // The sender's line.
+  alignas(kLine) std::atomic<std::uint64_t> epoch_{0};  // whose bytes are being copied; stored after the rest
+  Layout layout_{};
+  std::atomic<std::uint64_t> filled_{0};  // pieces, of all puts
+  // The receiver's.
+  alignas(kLine) std::atomic<std::uint64_t> taken_{0};  // the same
 };
-static_assert(sizeof(SharedCopy) == 64);
 
 }  // namespace sluice::backends::shm

@@ -45,10 +45,10 @@ class ShmLink final : public OnHostLink {
   Landed land(const Slots& target, std::span<const Signal> signals) override {
     const Signal& signal = signals.front();
     if (target.slot_bytes != 0 && target.memory.segment == nullptr)
-      return land_around(target, signal, Landing::Way::around, pid_, sent_);
+      return land_around(target, signal, Landing::Way::around, sent_);
     if (target.slot_bytes != 0 && target.memory.driver != nullptr && !own_) {
       try {
-        return land_around(target, signal, Landing::Way::undecided, pid_, sent_);
+        return land_around(target, signal, Landing::Way::undecided, sent_);
       } catch (const std::exception& reason) {  // so many bytes the host may not have
         base::log(base::LogLevel::info, std::string("no way around a GPU's memory: ") + reason.what());
       }
