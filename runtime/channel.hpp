@@ -120,8 +120,9 @@ class ChannelEnd : public EndInfo,
   const std::string& leaves_because() const noexcept { return leaves_because_; }
   void poison_again() const noexcept { failure_.poison(); }
   void forget_refused_rings() noexcept {
-    if (gpu_use() == nullptr || rung_ == nullptr) return;
-    if (gpu_use()->forget_refused_rings(*rung_) && lengths() != nullptr) lengths()->forget_refused_rings();
+    if (gpu_use() == nullptr || rung_ == nullptr || !gpu_use()->rings_were_refused()) return;
+    services_->engine.forget_refused_rings(*rung_);
+    if (lengths() != nullptr) lengths()->forget_refused_rings(services_->engine);
   }
   /// A GPU's stream cannot time out, so the engine checks its waits now and then.
   void check_streams(base::Clock::time_point now) noexcept;

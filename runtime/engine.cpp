@@ -332,6 +332,12 @@ void Engine::let_kernels_ring(backends::RungPut& put, const kernel::Count& epoch
   arm_ahead(put);
 }
 
+void Engine::forget_refused_rings(backends::RungPut& put) noexcept {
+  const std::lock_guard turn(turn_);
+  put.forget_refused_rings();
+  look_at(put);
+}
+
 /// Unless the engine posts the put.
 void Engine::arm_ahead(backends::RungPut& put) {
   if (put.posting != nullptr) return;

@@ -74,6 +74,9 @@ class Engine final : public backends::Listener, public device::Helper {
   /// its turns. Call it while no epoch is outstanding.
   void reach(backends::RungPut& put, device::Driver& driver);
 
+  /// The engine waits for no rings that a driver has refused. Call it now and then: where the driver has refused marks
+  /// too, a ring may yet come, which wakes no thread.
+  void forget_refused_rings(backends::RungPut& put) noexcept;
   /// Like `reach`, for a bell that kernels ring from now on (see RungPut).
   void let_kernels_ring(backends::RungPut& put, const kernel::Count& epochs);
 

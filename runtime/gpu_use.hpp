@@ -48,13 +48,8 @@ class GpuUse {
   void refuse_epoch() noexcept { ++refused_; }
   /// The epochs up to `last` have completed, or never will.
   bool fired(std::uint64_t last, const base::Word& done) const noexcept;
-  /// Once the stream has completed what its driver took, the engine does not wait for the rings that it refused.
-  /// Returns whether that is so.
-  bool forget_refused_rings(backends::RungPut& rung) const noexcept {
-    if (!ring_refused_ || !marks_passed()) return false;
-    rung.forget_refused_rings();
-    return true;
-  }
+  /// The driver has refused rings, and the stream has completed what it took, as far as marks tell.
+  bool rings_were_refused() const noexcept { return ring_refused_ && marks_passed(); }
 
   /// The GPU's context has failed: it runs nothing any more.
   bool lost() const noexcept { return lost_; }

@@ -90,8 +90,8 @@ void LengthsPut::reach(Engine& engine, device::Driver& driver) {
   }
 }
 
-void LengthsPut::forget_refused_rings() noexcept {
-  if (lengths_->by_bell != nullptr) lengths_->by_bell->forget_refused_rings();
+void LengthsPut::forget_refused_rings(Engine& engine) noexcept {
+  if (lengths_->by_bell != nullptr) engine.forget_refused_rings(*lengths_->by_bell);
 }
 
 /// A NIC has so many entries. A GPU's stream, for which the engine arms, waits for nothing here.

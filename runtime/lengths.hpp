@@ -75,7 +75,7 @@ class LengthsPut final : public backends::Put {
   /// The end has failed, or the peer is dead: lengths that have not left move nothing. An end that is only shut needs
   /// them, since its puts have arrived.
   void shut() noexcept { watch_.shut_it(); }
-  void forget_refused_rings() noexcept;
+  void forget_refused_rings(Engine& engine) noexcept;
   /// The GPU is lost: what it was given does not complete.
   void give_up() noexcept { given_up_ = true; }
 

@@ -64,9 +64,10 @@ TEST(Backends, one_that_does_not_reach_the_peer_is_an_error) {
   run_peers(peers, [](Context& context) {
     const Memory memory = context.allocate(64);
     Sender sender = context.sender(1 - context.rank(), 1, memory.slice(0, 64));
-    const Receiver receiver = context.receiver(1 - context.rank(), 1, memory.slice(0, 64));
+    Receiver receiver = context.receiver(1 - context.rank(), 1, memory.slice(0, 64));
     const auto error = expect_code(Code::unsupported, [&] { sender.wait_connected(); });
     EXPECT_EQ(error ? error->peer() : -1, 1 - context.rank());
+    expect_code(Code::unsupported, [&] { receiver.wait_connected(); });
     expect_code(Code::unsupported, [&] { static_cast<void>(receiver.connected()); });
     board().meet(context);
   });
