@@ -324,17 +324,18 @@ TEST_P(GpuPlansRung, or_puts_whose_rings_are_refused_let_the_engine_sleep) {
         const Refusals refusals(0, refused, Refused::at_once);
         EXPECT_TRUE(has_failed([&] { sender.put(stream.stream()); }));
       }
-      const std::uint64_t failed = rests();
-      expect_within(10s, [&] { return rests() > failed + 3; });  // the engine knows of no ring that may come
+      // An engine that polls words for a ring rests thousands of times a second; one that repeats poison, a hundred.
+      const auto sleeps = [] {
+        const std::uint64_t before = rests();
+        std::this_thread::sleep_for(100ms);
+        return rests() - before < 100;
+      };
+      // Without marks it cannot know that the first ring will come.
+      if (refused > 1) expect_within(10s, sleeps);
       may_go = true;
       may_go.notify_one();
       EXPECT_TRUE(has_failed([&] { context.synchronize(stream.stream()); }));
-      const std::uint64_t before = rests() + 1;  // one may be under way
-      expect_within(10s, [&] { return rests() > before; });
-      // An engine that polls words for a ring rests thousands of times a second; one that repeats poison, a hundred.
-      const std::uint64_t resting = rests();
-      std::this_thread::sleep_for(300ms);
-      EXPECT_LT(rests() - resting, 300U);
+      expect_within(10s, sleeps);
       sender.close();
       receiver.close();
       while (has_failed([&] { context.check(); })) {  // of each end
