@@ -116,7 +116,11 @@ class Landing {
   /// After a CPU has seen the signal of `epoch`: in the lane's order moves what landed elsewhere into the target, or
   /// fails the watch.
   virtual void take(device::Lane /*lane*/, device::Watch& /*watch*/, std::uint64_t /*epoch*/) {}
+  /// The bytes of `epoch` have arrived, so its signal has risen or is about to. False: look at the signal. `way` is
+  /// around.
+  virtual bool arrived(std::uint64_t /*epoch*/) const noexcept { return false; }
   /// A thread waits for the signal of `epoch`, and has nothing else to do: does a part of the peer's put, if it can.
+  /// `way` is around.
   virtual void help(std::uint64_t /*epoch*/) noexcept {}
   /// The peer writes no more: closes the key that armed puts may still be fired at. Returns whether it did so now, so
   /// that the peer must be told.

@@ -135,6 +135,11 @@ void ReceiverCore::await_signal(device::Lane lane, std::uint64_t epoch) {
   const auto wait = [&](const backends::Signal& word) {
     device::wait(lane, {word.word, epoch, word.parking, epoch}, *this, helper());
   };
+  constexpr int kSpins = 400;  // as many as base::wait_until has without a pause
+  for (int i = 0; i < kSpins && lane.gpu == nullptr && lands_around(); ++i) {
+    if (landing_->arrived(epoch)) return;
+    landing_->help(epoch);
+  }
   wait(word_);
   if (failed()) return;  // perhaps before the put landed
   for (const auto& word : more_words_) wait(word);

@@ -97,7 +97,7 @@ class ReceiverCore final : public runtime::ChannelEnd {
 
   [[gnu::always_inline]] void await_and_take(device::Lane lane, std::uint64_t epoch) {
     if (lane.gpu != nullptr && visible_ != nullptr) return await_copied(lane, epoch);
-    if (epoch > signal_seen_ && !look_for_signal(epoch)) await_signal(lane, epoch);
+    if (epoch > signal_seen_ && !has_arrived(epoch) && !look_for_signal(epoch)) await_signal(lane, epoch);
     take(epoch);
     if (lane.gpu == nullptr) tell_of_arrival(epoch);
     report_failure(lane);
@@ -141,9 +141,12 @@ class ReceiverCore final : public runtime::ChannelEnd {
     return value < base::kPoison && value >= epoch;
   }
   [[gnu::noinline]] void await_signal(device::Lane lane, std::uint64_t epoch);
+  /// An end that has failed may have no landing.
+  bool lands_around() const noexcept { return !failed() && !lands_in_target(); }
+  bool has_arrived(std::uint64_t epoch) const noexcept { return lands_around() && landing_->arrived(epoch); }
   bool lands_in_target() const noexcept { return landing_->way() == backends::Landing::Way::direct; }
   void take(std::uint64_t epoch) {
-    if (!failed() && !lands_in_target()) landing_->take({}, *this, epoch);
+    if (lands_around()) landing_->take({}, *this, epoch);
   }
   /// Tells ThreadSanitizer what has been written to the slot. Bytes that landed elsewhere are there since `take`, which
   /// only this thread has done.

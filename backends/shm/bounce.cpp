@@ -11,7 +11,6 @@
 namespace sluice::backends::shm {
 namespace {
 
-/// In the line of a small payload: one transfer between cores for both.
 struct BounceHeader {
   std::uint64_t offset;
   std::uint32_t bytes_low;
@@ -19,17 +18,26 @@ struct BounceHeader {
 
   static constexpr std::uint32_t kShared = 0x8000'0000U;
 };
-static_assert(sizeof(BounceHeader) == 16);
+
+/// In the line of a small payload: one transfer between cores for all three. A processor stores the epoch after the
+/// rest, so that a receiver that finds it there need not load the line of the signal. GPUs only raise the signal.
+struct FirstLine {
+  BounceHeader header;
+  base::Word epoch;
+
+  static FirstLine& of(std::byte* slot) noexcept { return *reinterpret_cast<FirstLine*>(slot); }
+};
+static_assert(sizeof(FirstLine) == 24);
 
 /// A bounce slot is a header and what fits into its line, a SharedCopy, and the bytes of larger parts, which begin a
 /// line: how fast a copy is depends on that.
-constexpr std::size_t kBesideHeader = 64 - sizeof(BounceHeader);
+constexpr std::size_t kBesideHeader = 64 - sizeof(FirstLine);
 constexpr std::size_t kSharedCopyAt = 64;
 constexpr std::size_t kPayloadAt = kSharedCopyAt + sizeof(SharedCopy);
 // Smaller parts are copied in at once.
 constexpr std::size_t kLeastShared = 16 * 1024;
 
-std::size_t place_of(std::size_t bytes) noexcept { return bytes <= kBesideHeader ? sizeof(BounceHeader) : kPayloadAt; }
+std::size_t place_of(std::size_t bytes) noexcept { return bytes <= kBesideHeader ? sizeof(FirstLine) : kPayloadAt; }
 SharedCopy& shared_copy_of(std::byte* slot) noexcept { return *reinterpret_cast<SharedCopy*>(slot + kSharedCopyAt); }
 
 BounceHeader header_of(Range part, bool shared) {
@@ -37,10 +45,11 @@ BounceHeader header_of(Range part, bool shared) {
   return {part.offset, static_cast<std::uint32_t>(part.bytes), shared ? high | BounceHeader::kShared : high};
 }
 
-void write_header(device::Lane lane, std::byte* at, const BounceHeader& header) {
+void write_header(device::Lane lane, std::byte* at, const BounceHeader& header, std::uint64_t epoch) {
   if (lane.gpu == nullptr) {
-    std::memcpy(at, &header, sizeof header);
-    return;
+    FirstLine& line = FirstLine::of(at);
+    line.header = header;
+    return line.epoch.value.store(epoch, std::memory_order_release);
   }
   std::array<std::uint64_t, sizeof header / sizeof(std::uint64_t)> words{};
   std::memcpy(words.data(), &header, sizeof header);
@@ -91,8 +100,12 @@ class BounceLanding final : public Landing {
     if (bounce_) device::reach(driver, bounce_->extent());
   }
 
+  bool arrived(std::uint64_t epoch) const noexcept override {
+    return FirstLine::of(slot(epoch)).epoch.value.load(std::memory_order_acquire) == epoch;
+  }
+
   void help(std::uint64_t epoch) noexcept override {
-    if (way() == Way::around && target_.memory.driver == nullptr) take_shared(epoch);
+    if (target_.slot_bytes > kLeastShared && target_.memory.driver == nullptr) take_shared(epoch);
   }
 
   void take(device::Lane lane, device::Watch& watch, std::uint64_t epoch) override {
@@ -162,7 +175,7 @@ bool BouncePut::bring(device::Lane lane, std::uint64_t epoch, Range part) {
   } else if (!copy_(lane, watch_, slot + place_of(part.bytes), source_.at(epoch) + part.offset, part.bytes)) {
     return false;
   }
-  write_header(lane, slot, header_of(part, shared));
+  write_header(lane, slot, header_of(part, shared), epoch);
   return true;
 }
 
