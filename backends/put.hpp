@@ -194,7 +194,7 @@ class Doorbell {
   virtual bool awaited() const noexcept {
     return word.value.load(std::memory_order_relaxed) < rings.load(std::memory_order_relaxed);
   }
-  /// Rings list `entry` and wake its listener from now on; null: nobody's. Nothing is outstanding.
+  /// Rings list `entry` and wake its listener from now on; null: no listener. Nothing is outstanding.
   void listen(BellEntry* entry) noexcept { entry_ = entry; }
   BellEntry* entry() const noexcept { return entry_; }
 

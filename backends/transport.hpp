@@ -113,9 +113,11 @@ class Landing {
   virtual void decide(const std::string& /*obstacle*/) {}
   /// From now on `take` may be on streams of the driver's GPUs. Once decided. @throws device::GpuError
   virtual void reach_from(device::Driver& /*driver*/) {}
-  /// After a CPU has seen the signal of `epoch`: in the lane's order moves what landed elsewhere into the target, or
+  /// After a CPU has seen that `epoch` has arrived: in the lane's order moves what landed elsewhere into the target, or
   /// fails the watch.
   virtual void take(device::Lane /*lane*/, device::Watch& /*watch*/, std::uint64_t /*epoch*/) {}
+  /// `arrived` may find an epoch before its signal has risen.
+  virtual bool shows_epochs() const noexcept { return false; }
   /// The bytes of `epoch` have arrived, so its signal has risen or is about to. False: look at the signal. `way` is
   /// around.
   virtual bool arrived(std::uint64_t /*epoch*/) const noexcept { return false; }

@@ -16,8 +16,8 @@ namespace sluice::base {
 /// Copies of at least this many bytes bypass the cache.
 inline std::atomic<std::size_t> nontemporal_min{std::numeric_limits<std::size_t>::max()};
 
-/// Chooses how copies are done, and from how many bytes on they bypass the cache. The first call measures, for about
-/// 20 us; until then long copies are right, but not the fastest.
+/// Chooses how copies are done, and from how many bytes on they bypass the cache. The first call may measure,
+/// for some microseconds; until then long copies are right, but not the fastest.
 void prepare_copies(std::size_t past_cache_from);
 
 using LongCopy = void (*)(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
@@ -25,7 +25,7 @@ using LongCopy = void (*)(std::byte* to, const std::byte* from, std::size_t byte
 extern constinit std::atomic<LongCopy> copy_long;
 
 /// The first and the last `Unit` of the bytes, which overlap if there are less than two. All is loaded before anything
-/// is stored: a load waits for a store before it whose address differs by a multiple of 4 KiB.
+/// is stored (see copy.cpp).
 template <class Unit>
 void copy_both_ends(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   Unit first, last;

@@ -148,7 +148,7 @@ constexpr Variable kTable[] = {
      "that the program runs under"},
     {"SLUICE_BOUNCE_MAX", "512k", "size", set<&Env::bounce_max, size>,
      "how many bytes of a part may lie in a bounce buffer, when the target cannot be mapped; the kernel copies the "
-     "rest"},
+     "rest, or if this is less than 16k, all of a larger part"},
     {"SLUICE_NONTEMPORAL_MIN", "16m", "size", set<&Env::nontemporal_min, size>,
      "the smallest copy that bypasses the cache"},
     {"SLUICE_KERNEL_PUT_MAX", "16k", "size", set<&Env::kernel_put_max, size>,

@@ -91,7 +91,7 @@ void ReceiverCore::await_and_take_all(device::Lane lane, std::uint64_t first, st
     }
     if (epoch > signal_seen_ && !look_for_signal(epoch)) await_signal(lane, epoch);
     const std::uint64_t end = failed() ? last : std::clamp(signal_seen_, epoch, last);
-    for (std::uint64_t next = epoch; !lands_in_target() && next <= end; ++next) take(next);
+    for (std::uint64_t next = epoch; lands_around() && next <= end; ++next) take(next);
     if constexpr (base::races::kOn) {
       for (std::uint64_t next = epoch; next <= end; ++next) tell_of_arrival(next);
     }

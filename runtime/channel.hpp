@@ -247,7 +247,7 @@ class ChannelEnd : public EndInfo,
   /// The put of this end, if its length goes with it; else null.
   LengthsPut* lengths() const noexcept { return lengths_.load(std::memory_order_acquire); }
 
-  /// What an epoch moves unless the verb says otherwise: the slot; of a receiver's credit, nothing.
+  /// Range that an epoch moves by default: the whole slot for a put, nothing for a credit.
   backends::Range whole_epoch() const noexcept { return {0, sends() ? slot_bytes : 0}; }
 
   // On the lane, for verbs and plans.

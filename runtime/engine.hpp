@@ -93,7 +93,7 @@ class Engine final : public backends::Listener, public device::Helper {
 
  private:
   struct Bell;
-  /// One that rings of a bell fire, or whose bell only wakes the engine.
+  /// A put or an access that rings of its bell fire, or whose bell only wakes the engine.
   struct Member : ByBell {
     Bell* bell = nullptr;
     std::list<Member*>::iterator place{};  // among those of its bell
@@ -104,7 +104,7 @@ class Engine final : public backends::Listener, public device::Helper {
     std::list<Member*> members;
   };
 
-  /// `who`: the put or the access, as `forget` names it.
+  /// `who`: identifies the put or the access, here and in `forget`.
   void watch(backends::Doorbell& bell, ByBell what, const void* who, backends::Haste haste);
   void forget(backends::Doorbell& bell, const void* who, const backends::RungPut* put);
   void join(backends::Doorbell& bell, Member& member, backends::Haste haste);

@@ -14,7 +14,7 @@ namespace sluice::detail {
 /// Thrown by an empty or moved-from handle.
 [[noreturn]] inline void throw_empty() { throw Error(Code::misuse, -1, -1, 0, 0, "the handle is empty"); }
 
-/// For the verbs of channels, which detect a fork themselves (ChannelEnd::bind).
+/// For the verbs of channels, which detect a fork themselves (ChannelEnd::bind_slowly).
 template <class Pointer>
 auto& not_empty(const Pointer& core) {
   if (core == nullptr) throw_empty();

@@ -13,7 +13,7 @@
 
 namespace sluice::detail {
 
-/// What the checks know of a plan. Its sends and its receives have orders of their own: they use different channels.
+/// State of a plan for the checks. Its sends and its receives have orders of their own: they use different channels.
 struct PlanChecks {
   runtime::OneUser user;
   runtime::RunOrder sends;

@@ -131,15 +131,22 @@ std::pair<base::Lack, std::uint64_t> ReceiverCore::lacks(std::uint64_t epoch) co
   return landed(oldest) ? std::pair(base::Lack::completion, epoch) : std::pair(base::Lack::put, oldest);
 }
 
+/// Seldom looks at the signal, whose line would have to travel each time that it rises.
+bool ReceiverCore::spin_for_epoch(std::uint64_t epoch) {
+  constexpr int kSpins = 400;  // as many as base::wait_until has without a pause
+  constexpr int kBetweenLooks = 32;
+  for (int i = 1; i <= kSpins && !failed(); ++i) {
+    if (landing_->arrived(epoch) || (i % kBetweenLooks == 0 && look_for_signal(epoch))) return true;
+    landing_->help(epoch);
+  }
+  return false;
+}
+
 void ReceiverCore::await_signal(device::Lane lane, std::uint64_t epoch) {
   const auto wait = [&](const backends::Signal& word) {
     device::wait(lane, {word.word, epoch, word.parking, epoch}, *this, helper());
   };
-  constexpr int kSpins = 400;  // as many as base::wait_until has without a pause
-  for (int i = 0; i < kSpins && lane.gpu == nullptr && lands_around(); ++i) {
-    if (landing_->arrived(epoch)) return;
-    landing_->help(epoch);
-  }
+  if (lane.gpu == nullptr && lands_around() && landing_->shows_epochs() && spin_for_epoch(epoch)) return;
   wait(word_);
   if (failed()) return;  // perhaps before the put landed
   for (const auto& word : more_words_) wait(word);
@@ -191,7 +198,7 @@ bool ReceiverCore::await_by_host(std::uint64_t next, Timeout timeout) {
     if (timeout == Timeout::zero()) return look(over);
     const auto ready = [&] {
       if (over()) return true;
-      assist(next);
+      if (visible_ == nullptr) assist(next);  // else the engine's thread may be copying out what has landed
       return false;
     };
     return await_in_host(parking, ready, limit, warning_);

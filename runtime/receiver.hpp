@@ -141,6 +141,7 @@ class ReceiverCore final : public runtime::ChannelEnd {
     return value < base::kPoison && value >= epoch;
   }
   [[gnu::noinline]] void await_signal(device::Lane lane, std::uint64_t epoch);
+  bool spin_for_epoch(std::uint64_t epoch);
   /// An end that has failed may have no landing.
   bool lands_around() const noexcept { return !failed() && !lands_in_target(); }
   bool has_arrived(std::uint64_t epoch) const noexcept { return lands_around() && landing_->arrived(epoch); }

@@ -15,7 +15,8 @@ namespace sluice::detail {
 class WaitAnyCore {
  public:
   std::size_t add(std::shared_ptr<ReceiverCore> receiver);
-  /// Nothing: none is left, or `timeout` has passed. `from`: the return address of the public function.
+  /// Returns nothing if no receiver is left, or once `timeout` has passed. `from`: the return address of the public
+  /// function.
   std::optional<WaitAny::Arrival> wait_for(Timeout timeout, const void* from);
   std::size_t left() const noexcept { return left_; }
   /// The default of `wait`.

@@ -91,7 +91,7 @@ void RmaPut::heard() noexcept {
   there_.due.splice(there_.due.end(), due_place_);
 }
 
-/// No thread hears what a GPU's stream or kernels ring for later.
+/// A later ring by a GPU's stream or kernel wakes no thread, so a put that awaits one counts as due.
 bool RmaPut::is_due() const noexcept { return (pending() != 0 || awaited()) && !Posting::watch_.shut(); }
 
 bool RmaPut::may_ride(const Lane& lane) const {

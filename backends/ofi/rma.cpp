@@ -232,7 +232,7 @@ bool RmaPut::attend() {
   return true;
 }
 
-/// `ended`, `suspect` and whoever asks for a flush wake it.
+/// `ended`, `suspect` and requests for a flush call `attend_to` again.
 bool RmaPut::rests() const {
   if ((suspicious() && !Posting::watch_.failed()) || (lost() && !gave_up_)) return false;
   return std::ranges::none_of(lanes_, [](const Lane& lane) {

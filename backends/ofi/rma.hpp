@@ -116,7 +116,7 @@ class RmaPut final : public EnginePut, private Mover {
   bool draining_ = false;               // a flush that fails fails the channel
   bool gave_up_ = false;                // nothing of it is under way any more, since the peer was lost
   bool due_ = false;                    // a credit whose bell was rung: it may ride
-  std::list<RmaPut*> due_place_{this};  // of this put among those that are due, while it is not: no turn allocates it
+  std::list<RmaPut*> due_place_{this};  // list node of this put, here while it is not due: no turn allocates
   const std::list<RmaPut*>::iterator due_at_ = due_place_.begin();
 };
 

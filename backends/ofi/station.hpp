@@ -137,7 +137,8 @@ class Mover : public Owner {
 
   /// In each turn of the engine, between posts. Returns whether something is left to do.
   virtual bool attend() { return false; }
-  /// Asked after `attend`, which has nothing to do until `attend_to` is called again. So a turn looks at no idle mover.
+  /// True, after `attend`, if the mover needs no turn until `attend_to` is called again. So a turn looks at no idle
+  /// mover.
   virtual bool rests() const { return false; }
   bool attended = false;  ///< for the station: by its turns
   /// The peer is dead. The provider has a moment to report how the operations under way have ended; then they count as

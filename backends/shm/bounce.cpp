@@ -35,9 +35,14 @@ constexpr std::size_t kBesideHeader = 64 - sizeof(FirstLine);
 constexpr std::size_t kSharedCopyAt = 64;
 constexpr std::size_t kPayloadAt = kSharedCopyAt + sizeof(SharedCopy);
 // Smaller parts are copied in at once.
-constexpr std::size_t kLeastShared = 16 * 1024;
+constexpr std::size_t kLeastShared = SharedCopy::kLeastPiece;
 
 std::size_t place_of(std::size_t bytes) noexcept { return bytes <= kBesideHeader ? sizeof(FirstLine) : kPayloadAt; }
+/// Small slots are a line each.
+std::size_t stride_of(std::size_t bytes) noexcept {
+  constexpr std::size_t kLine = 64;
+  return bytes <= kBesideHeader ? kLine : (kPayloadAt + bytes + kLine - 1) / kLine * kLine;
+}
 SharedCopy& shared_copy_of(std::byte* slot) noexcept { return *reinterpret_cast<SharedCopy*>(slot + kSharedCopyAt); }
 
 BounceHeader header_of(Range part, bool shared) {
@@ -65,7 +70,7 @@ std::string not_mapped(const char* where, const std::string& obstacle) {
 class BounceLanding final : public Landing {
  public:
   BounceLanding(const Slots& target, Way way)
-      : Landing(kLandsInTarget, way), target_(target), stride_((target.slot_bytes + kPayloadAt + 63) / 64 * 64),
+      : Landing(kLandsInTarget, way), target_(target), stride_(stride_of(target.slot_bytes)),
         bounce_(device::allocate(stride_ * static_cast<std::size_t>(target.depth), false)) {
     if (way == Way::around) how_ = text({});
   }
@@ -100,6 +105,7 @@ class BounceLanding final : public Landing {
     if (bounce_) device::reach(driver, bounce_->extent());
   }
 
+  bool shows_epochs() const noexcept override { return true; }
   bool arrived(std::uint64_t epoch) const noexcept override {
     return FirstLine::of(slot(epoch)).epoch.value.load(std::memory_order_acquire) == epoch;
   }
@@ -164,7 +170,7 @@ void BouncePut::move_all(device::Lane lane, std::uint64_t first, std::uint64_t l
 /// Between the memory of hosts.
 bool BouncePut::is_shared(device::Lane lane, Range part) const noexcept {
   const bool of_hosts = kernel_.address != 0 && lane.gpu == nullptr && source_.memory.driver == nullptr;
-  return of_hosts && part.bytes > std::min(kLeastShared, room_);
+  return of_hosts && part.bytes > std::clamp(room_, kBesideHeader, kLeastShared);
 }
 
 bool BouncePut::bring(device::Lane lane, std::uint64_t epoch, Range part) {
@@ -197,10 +203,19 @@ std::string BouncePut::describe() const {
            copy_.describe();
   }
   if (copy_.on_gpu()) return "shm: the target cannot be mapped, so all goes through a bounce buffer" + copy_.describe();
-  return "shm: the target cannot be mapped, so up to " + std::to_string(room_) +
-         " bytes go through a bounce buffer, from which a peer that waits makes room for more, and what finds no room "
-         "by "
-         "the kernel's cross-memory copy";
+  const std::string room = std::to_string(room_);
+  if (room_ == slot_bytes_) {
+    return "shm: the target cannot be mapped, so all goes through a bounce buffer, which a peer that waits empties "
+           "meanwhile";
+  }
+  if (room_ < SharedCopy::kLeastPiece) {
+    return "shm: the target cannot be mapped, so parts up to " + room +
+           " bytes go through a bounce buffer, and larger ones by the kernel's cross-memory copy";
+  }
+  return "shm: the target cannot be mapped, so up to " + room +
+         " bytes go through a bounce buffer, from which a peer that waits makes room for more, and others by the "
+         "kernel's "
+         "cross-memory copy";
 }
 
 }  // namespace sluice::backends::shm

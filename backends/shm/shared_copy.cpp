@@ -11,7 +11,7 @@ namespace {
 /// Small enough that both sides end at about the same time, and large enough that the line with the counts, which moves
 /// between the cores for each piece, does not matter.
 std::size_t piece_bytes(std::size_t bytes) noexcept {
-  constexpr std::size_t kLeast = 16 * 1024;
+  constexpr std::size_t kLeast = SharedCopy::kLeastPiece;
   constexpr std::size_t kMost = 64 * 1024;
   constexpr std::size_t kPage = 4096;
   return std::clamp((bytes / 8 + kPage - 1) / kPage * kPage, kLeast, kMost);
@@ -35,7 +35,7 @@ bool SharedCopy::put(std::uint64_t epoch, Range part, const std::byte* source, B
     if (next < ring || next - (taken_.load(std::memory_order_acquire) - begin) < ring) {
       base::copy_bytes(bounce.data + next % ring * piece, source + next * piece, bytes_at(next));
       filled_.store(begin + ++next, std::memory_order_release);
-      if (next == 1) wake.wake();
+      wake.wake();  // for each piece: a receiver that was faster may sleep again
     } else {
       --end;
       if (!target.copy(process_vm_writev, source + end * piece, end * piece, bytes_at(end), watch)) return false;

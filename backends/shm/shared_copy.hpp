@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A copy through bounce memory at which two processes work at the same time: the sender copies pieces in, and a
-// receiver that waits copies them out meanwhile. What finds no room there goes straight into the target, by the kernel.
+// receiver that waits copies them out meanwhile. The kernel copies pieces for which there is no room into the target.
 #pragma once
 
 #include <atomic>
@@ -14,9 +14,11 @@ namespace sluice::backends::shm {
 
 /// In memory that both map, for one slot. All zero at first. The pieces of a put are numbered from the beginning of its
 /// bytes: the first `filled` of them go through bounce memory, whose room is used in turn, and the others by the
-/// kernel.
+/// kernel. If there is not room for a piece, the kernel copies all.
 class SharedCopy {
  public:
+  static constexpr std::size_t kLeastPiece = 16 * 1024;
+
   /// Bounce memory of a slot, at least `room` bytes. A put uses no more than these.
   struct Bounce {
     std::byte* data;
@@ -27,7 +29,7 @@ class SharedCopy {
   /// or not; or false: the watch has failed. `wake`: where the receiver may sleep.
   bool put(std::uint64_t epoch, Range part, const std::byte* source, Bounce bounce, const CrossMemory& target,
            device::Watch& watch, base::Parking& wake) noexcept;
-  /// The receiver's: copies the pieces of `epoch` that have been filled. Returns how many. `target`: of the slot.
+  /// The receiver's part: copies the pieces of `epoch` that have been filled. Returns how many. `target`: of the slot.
   std::size_t take(std::uint64_t epoch, std::byte* target, const std::byte* bounce, std::size_t slot_bytes) noexcept;
 
  private:
@@ -45,7 +47,7 @@ class SharedCopy {
   Layout layout_{};
   std::atomic<std::uint64_t> filled_{0};  // pieces, of all puts
   // The receiver's.
-  alignas(kLine) std::atomic<std::uint64_t> taken_{0};  // the same
+  alignas(kLine) std::atomic<std::uint64_t> taken_{0};  // pieces that were copied out, of all puts
 };
 
 }  // namespace sluice::backends::shm

@@ -45,7 +45,7 @@ class SLUICE_EXPORT Batch {
 
   std::size_t size() const noexcept { return size_; }
   bool empty() const noexcept { return size_ == 0; }
-  /// The epoch of the first slot. Of an empty batch, that of the next call.
+  /// The epoch of the first slot; for an empty batch, the epoch that the next call begins with.
   std::uint64_t first() const noexcept { return first_; }
   /// The slot of epoch `first() + i`, where `i` is less than `size()`.
   Slice operator[](std::size_t i) const noexcept {

@@ -243,7 +243,8 @@ class SLUICE_EXPORT Receiver : public ChannelHandle {
   bool closed() const;
 
   /// Number of bytes of the put that the last completed wait has seen: of a partial put those of the part, whose offset
-  /// is not told. In program order the last wait is that of the last call of `wait`, `test` or `wait_for`; on a stream
+  /// is not told. In program order the last wait is the last epoch of the last call of `wait`, `test`, `wait_for`,
+  /// `test_some` or `wait_some`; on a stream
   /// it is the last one that the stream has completed, so a callable between a `wait` and its `release` finds its own.
   /// Call it before the epoch is released. A plan may drive the channel. Does not block.
   /// @throws Error{Code::misuse} without ChannelOptions::lengths, before the first wait has completed, after the

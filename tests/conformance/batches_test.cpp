@@ -318,7 +318,7 @@ TEST_P(Batches, fail_as_their_channel_does) {
   });
 }
 
-/// Of each epoch, also of partial ones.
+/// Each epoch has its own length, and partial puts have theirs.
 TEST_P(Batches, have_the_lengths_of_their_epochs) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();

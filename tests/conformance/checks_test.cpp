@@ -430,8 +430,8 @@ TEST_P(Checks, memory_that_was_freed_before_its_channel_was_closed) {
   EXPECT_TRUE(std::regex_search(ended.text, std::regex("no call has thrown this: .*was freed" + at("")))) << ended.text;
 }
 
-/// What only looks like a mistake: verbs of many threads, one after another; acquires that are missing or repeated; a
-/// row that two senders send; a target that is the source of the next.
+/// Right programs that look like mistakes: verbs of many threads, one after another; acquires that are missing or
+/// repeated; a row that two senders send; a target that is the source of the next.
 void do_what_is_right(Context& context, const Case& one) {
   const Buffer rows(context, one, 2 * one.bytes);
   const Slice row = rows.all().slice(0, one.bytes);

@@ -186,7 +186,7 @@ SystemCalls accesses_of(const std::string& backend, bool user, int rounds, Round
 }
 
 /// Each of these is a line that moves from core to core: one store and one load for all epochs of a batch, as for one.
-TEST(Lines, of_a_batch_are_those_of_one_epoch) {
+TEST(Lines, are_no_more_than_needed) {
   constexpr std::uint64_t kRounds = 50;
   constexpr std::uint64_t kSlots = DeepLoop::kSlots;
   const auto all_slots = [](DeepLoop& loop) { loop.round(DeepLoop::kSlots); };
@@ -200,6 +200,14 @@ TEST(Lines, of_a_batch_are_those_of_one_epoch) {
   EXPECT_EQ(bounced.exit_code, 0);
   EXPECT_EQ(bounced.accesses[0], kRounds);
   EXPECT_EQ(bounced.accesses[1], kRounds);
+  // One epoch at a time lies beside its bytes: the signal is not loaded.
+  const auto in_turns = accesses_of("shm", true, kRounds, [](DeepLoop& loop) {
+    loop.sender.put({});
+    loop.receiver.wait({});
+    loop.receiver.release({});
+  });
+  EXPECT_EQ(in_turns.exit_code, 0);
+  EXPECT_EQ(in_turns.accesses[0], 0U);
   // The counters count: by the verbs of one epoch there are as many stores as epochs, and no fewer loads than batches.
   const auto singles = accesses_of("threads", false, kRounds, [](DeepLoop& loop) {
     for (int i = 0; i < DeepLoop::kSlots; ++i) loop.sender.put({});

@@ -73,6 +73,27 @@ TEST(Backends, one_that_does_not_reach_the_peer_is_an_error) {
   });
 }
 
+/// The end fails before it has any place where bytes could land.
+TEST(Backends, one_that_does_not_reach_the_peer_fails_what_waits_already) {
+  Peers peers;
+  peers.processes = true;
+  peers.backend = "threads";
+  run_peers(peers, [](Context& context) {
+    const Memory memory = context.allocate(128);
+    HostStream stream;
+    Receiver one = context.receiver(1 - context.rank(), 1, memory.slice(0, 64), {.depth = 2});
+    Receiver many = context.receiver(1 - context.rank(), 2, memory.slice(64, 64), {.depth = 2});
+    const auto fail = [&] {
+      one.wait(Stream::host(stream));
+      many.wait(Stream::host(stream), 2);
+      stream.synchronize();
+    };
+    expect_code(Code::unsupported, fail);
+    for (Receiver* const end : {&one, &many}) expect_code(Code::unsupported, [&] { end->wait_connected(); });
+    board().meet(context);
+  });
+}
+
 class Limits : public testing::TestWithParam<Case> {};
 
 TEST_P(Limits, no_descriptors_left_is_out_of_resources_and_passes) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs of two ranks, by name. Of each, rank 0 puts and rank 1 receives.
+// Programs of two ranks, by name. In each, rank 0 puts and rank 1 receives.
 #pragma once
 
 #include <sluice/sluice.hpp>
@@ -26,7 +26,7 @@ inline std::uint64_t sum(const sluice::Slice& slot) {
   for (const std::uint64_t word : slot.as<std::uint64_t>()) all += word;
   return all;
 }
-/// What has arrived is of no interest, but that it was read.
+/// Makes the compiler read the value, which is of no other use.
 inline void keep(std::uint64_t value) { *static_cast<volatile std::uint64_t*>(&value) = value; }
 
 /// The two ends, of one slot each.

@@ -128,7 +128,7 @@ void drain_and_close(Context& ctx) {
   }
 }
 
-/// What has arrived is sent back from where it lies.
+/// Sends bytes back from the slot in which they have arrived.
 void forward_in_place(Context& ctx) {
   HostStream thread;
   const Stream stream = Stream::host(thread);

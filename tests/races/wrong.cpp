@@ -87,7 +87,8 @@ void two_streams_without_event(Context& ctx) {
   ctx.synchronize(Stream::host(second));
 }
 
-/// The same where the call is one of many that a callable enqueues: there is no room for them, and they wait elsewhere.
+/// Writes to the source after a put that a callable has enqueued behind many others: beyond the capacity of the stream,
+/// items wait in another place.
 void write_after_put_in_a_callable(Context& ctx) {
   HostStream thread({.capacity = 16});
   const Stream stream = Stream::host(thread);

@@ -61,6 +61,25 @@ TEST_F(Copies, of_large_sizes_are_exact_at_every_alignment) {
   expect_copied(kMost, 0, 0);
 }
 
+/// The direction of a copy depends on the distance of the addresses modulo a page.
+TEST_F(Copies, of_all_distances_are_exact) {
+  constexpr std::size_t kPage = 4096;
+  const auto apart = [&](std::size_t to) {
+    return static_cast<std::size_t>(target_.data() + kAround + to - source_.data()) % kPage;
+  };
+  for (const bool prepared : {false, true}) {
+    if (prepared) sluice::base::prepare_copies(nontemporal_min);
+    for (const std::size_t distance : {0, 1, 16, 511, 512, 513, 2048, 4095}) {
+      const std::size_t to = (distance + kPage - apart(0)) % kPage;
+      ASSERT_EQ(apart(to), distance);
+      for (const std::size_t bytes : {300, 600, 2047, 4096, 20'001, 65536 + 33}) {
+        expect_copied(bytes, 0, to);
+        expect_copied(bytes, 7, to + 7);
+      }
+    }
+  }
+}
+
 TEST_F(Copies, past_the_cache_are_exact) {
   nontemporal_min = 1;
   for (const std::size_t bytes : {65, 127, 128, 4096, 65536 + 33}) {

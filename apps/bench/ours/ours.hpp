@@ -40,7 +40,7 @@ Ours make_kernel_ping_pong(const Workload& workload);
 /// window.
 Ours make_flood(const Workload& workload);
 
-/// The same by the verbs of several epochs: each put has half of the slots, and in program order the receiver
+/// A flood by the verbs of several epochs: each put has half of the slots, and in program order the receiver
 /// takes all that has landed at once.
 Ours make_batch_flood(const Workload& workload);
 
