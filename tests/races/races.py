@@ -5,7 +5,7 @@
     tests/races/races.py --bin build/tsan/bin [--network ofi:tcp] [--times N] [--only NAME]
 
 Ranks are threads, then processes. A place is a line with `// HERE`, or `// or` in place of the other end's, and the report must have
-the function's name beside it.
+the function's name beside it. The longest history: with the default one, 1 run of about 1,500 beside other work did not name the earlier place.
 
 That the order is needed was tried: without Slots::taken_back every program of right.cpp but `event` and `host_row`, which were not
 tried, is reported between processes, over shm and over tcp.
@@ -67,7 +67,7 @@ def names(stacks, name, lines):
 def check(bin_folder, kind, name, marks, threads, network, checks):
     """What is wrong; empty: nothing."""
     with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "TSAN_OPTIONS": f"log_path={folder}/log:exitcode=66"}
+        environment = {**os.environ, "TSAN_OPTIONS": f"log_path={folder}/log:exitcode=66:history_size=7"}
         if checks:
             environment["SLUICE_CHECK"] = "1"
         if network:
