@@ -44,6 +44,7 @@ class Program {
     pid_ = ::fork();
     if (pid_ == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // of a test that hangs, and is killed, nothing is left
+      for (const int number : {SIGINT, SIGHUP, SIGQUIT}) ::signal(number, SIG_DFL);  // background jobs ignore them
       ::dup2(out_end.get(), STDOUT_FILENO);
       ::dup2(err_end.get(), STDERR_FILENO);
       ::_exit(main());
