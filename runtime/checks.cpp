@@ -269,7 +269,7 @@ void ChannelEnd::end_use(Verb verb, bool runs_later) noexcept {
   checks_->user.leave();
 }
 
-/// Of several epochs, the checks take the last one that needs others, and the first one that is needed.
+/// For a call of several epochs, the checks take the last one that needs others, and the first one that is needed.
 std::uint64_t ChannelEnd::epoch_of(Verb verb) const noexcept {
   if (verb == Verb::release) return releases_.last();
   return verb == Verb::put ? epoch() : checks_->first_epoch;

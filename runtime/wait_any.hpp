@@ -15,7 +15,7 @@ namespace sluice::detail {
 class WaitAnyCore {
  public:
   std::size_t add(std::shared_ptr<ReceiverCore> receiver);
-  /// Returns nothing if no receiver is left, or once `timeout` has passed. `from`: the return address of the public
+  /// Returns nothing if no receiver is left, or after `timeout`. `from`: the return address of the public
   /// function.
   std::optional<WaitAny::Arrival> wait_for(Timeout timeout, const void* from);
   std::size_t left() const noexcept { return left_; }

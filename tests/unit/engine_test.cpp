@@ -198,7 +198,7 @@ class CountedBell final : public backends::Doorbell {
   long& looks_;
 };
 
-/// Of no bytes. Posted, an epoch has completed.
+/// A put without bytes, whose epochs complete when they are posted.
 class CountedPut final : public backends::EnginePut {
  public:
   explicit CountedPut(long& looks) : EnginePut(of_all(), 4, 0) { share(std::make_shared<CountedBell>(looks), 0); }
@@ -260,7 +260,7 @@ struct OwnEnd {
   IdleWatch end;
 };
 
-/// Of an end of its own, and of no bytes. Posted, an epoch has completed.
+/// A put without bytes, with an end of its own, whose epochs complete when they are posted.
 class OwnPut final : OwnEnd, public backends::EnginePut {
  public:
   static constexpr int kDepth = 4;
