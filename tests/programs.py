@@ -627,8 +627,8 @@ def main():
         (work / "killed_as_rank_1").chmod(0o755)
         # Kills the program once there is a line, or after 20 s.
         (work / "killed_into_a_file").write_text(
-            f'#!/bin/sh\n"$@" >{work}/killed.txt 2>/dev/null &\nfor i in $(seq 200); do grep -q . {work}/killed.txt && break; sleep 0.1; done\n'
-            f'kill -9 $!\ncat {work}/killed.txt\n')
+            f'#!/bin/sh\n: >{work}/killed.txt\n"$@" >>{work}/killed.txt 2>/dev/null &\n'
+            f'for i in $(seq 200); do grep -q . {work}/killed.txt && break; sleep 0.1; done\nkill -9 $!\ncat {work}/killed.txt\n')
         (work / "killed_into_a_file").chmod(0o755)
         (work / "into_a_full_device").write_text('#!/bin/sh\nexec "$@" >/dev/full\n')
         (work / "into_a_full_device").chmod(0o755)
