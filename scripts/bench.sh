@@ -62,8 +62,11 @@ cmd_bench() {
   [ "$(nproc)" -ge 4 ] && four=mpiexec || four=$run  # ranks of MPI that share a core need milliseconds for a message
   bench_rows latency mpiexec -n 2 "$measure" latency --goal 'floor=0.97@64k:4m,mpi*=1'
   bench_rows latency-depth-2 "$run" -n 2 "$measure" latency --depth 2 --sizes 8:16k --goal protocol_floor=0.85
+  bench_rows latency-depth-2-read mpiexec -n 2 "$measure" latency --depth 2 --touch --sizes 8:16k --goal 'protocol_floor=0.85,mpi*=1'
   bench_rows latency-user mpiexec -n 2 "$measure" latency --memory user \
     --goal 'mpi=1.5@8:4k,mpi=2@8k:256k,mpi*=1@512k:4m,shared_copy=0.8@512k:4m'
+  bench_rows latency-user-read mpiexec -n 2 "$measure" latency --memory user --touch --against mpi,shared_copy \
+    --goal 'mpi=1@8:4m,shared_copy=0.8@512k:4m'
   bench_rows bandwidth mpiexec -n 2 "$measure" bandwidth --sizes 64:1m --goal 'mpi*=1'
   bench_rows bandwidth-user mpiexec -n 2 "$measure" bandwidth --sizes 64:1m --memory user --goal mpi=1,mpi_persistent=1
   bench_rows rate mpiexec -n 2 "$measure" rate --batch --goal 'floor=0.45@8,batches/floor=0.75@8'

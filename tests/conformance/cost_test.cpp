@@ -300,6 +300,55 @@ TEST(Instructions, of_a_turn_do_not_grow_with_the_channels) {
   // 7 or more for each channel, where a turn looks at all.
   EXPECT_LT(many.instructions, few.instructions + 2 * kLooks * (kMany - kFew));
 }
+
+/// The instructions of opening a channel of a rank to itself over `tcp`, with a use, and of closing both ends, while
+/// `channels` more are open.
+SystemCalls instructions_of_one_more(int channels) {
+  const Case one{.ground = {"tcp", "ofi:tcp"}};
+  return count_system_calls([&] {
+    return run_alone(one, [&](Context& context) {
+      const Memory memory = context.allocate(static_cast<std::size_t>(2 * (channels + 1)) * one.bytes);
+      std::vector<std::optional<Sender>> senders(channels + 1);
+      std::vector<std::optional<Receiver>> receivers(channels + 1);
+      const auto open_and_use = [&](int i) {
+        const std::size_t at = static_cast<std::size_t>(2 * i) * one.bytes;
+        receivers[i] = context.receiver(0, kTag + i, memory.slice(at, one.bytes));
+        senders[i] = context.sender(0, kTag + i, memory.slice(at + one.bytes, one.bytes));
+        step(*senders[i], *receivers[i], {});
+      };
+      const auto close = [&](int i) {
+        senders[i].reset();
+        receivers[i].reset();
+      };
+      for (int i = 0; i < channels; ++i) open_and_use(i);
+      // What grows by doubling has grown before.
+      for (int i = 0; i < 3; ++i) {
+        open_and_use(channels);
+        close(channels);
+      }
+      begin_stepping();
+      open_and_use(channels);
+      close(channels);
+      end_stepping();
+      while (channels > 0) close(--channels);
+    });
+  });
+}
+
+/// So opening and closing n channels is linear, apart from what the engine's thread does, which is not counted here.
+TEST(Instructions, of_opening_and_closing_do_not_grow_with_the_channels) {
+  constexpr int kFew = 100;
+  constexpr int kMany = 3000;
+  if (const std::string why = why_unusable("ofi:tcp"); !why.empty()) return skipped_here(why);
+  const SystemCalls few = instructions_of_one_more(kFew);
+  const SystemCalls many = instructions_of_one_more(kMany);
+  if (!few.why_not.empty()) return skipped_here(few.why_not);
+  EXPECT_EQ(few.exit_code, 0);
+  EXPECT_EQ(many.exit_code, 0);
+  EXPECT_GT(few.instructions, 10'000U) << "not stepped";
+  // Maps of keys get a little deeper; a look at all channels takes 7 or more for each.
+  EXPECT_LT(many.instructions, few.instructions + 3 * (kMany - kFew));
+}
 #endif
 
 /// On a stream, and between ranks that wait for each other: sleeping and waking is allowed, allocating is not.
