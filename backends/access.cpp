@@ -24,18 +24,14 @@ std::string text_of(std::uint64_t offset, std::size_t bytes) {
 
 /// The text of the error; empty: there is none.
 std::string misuse(const Request& request, const Bounds& bounds) {
-  if (request.atomic() && request.local.bytes != kWord) {
-    return "the old value of an atomic takes 8 bytes, not " + std::to_string(request.local.bytes);
+  if (request.atomic() && request.local.size() != kWord) {
+    return "the old value of an atomic takes 8 bytes, not " + std::to_string(request.local.size());
   }
   if (request.atomic() && request.offset % kWord != 0)
     return "an atomic at offset " + std::to_string(request.offset) + ", which is not a multiple of 8";
-  if (!within(request.offset, request.local.bytes, bounds.offered)) {
-    return text_of(request.offset, request.local.bytes) + " are beyond the peer's memory of " +
+  if (!within(request.offset, request.local.size(), bounds.offered)) {
+    return text_of(request.offset, request.local.size()) + " are beyond the peer's memory of " +
            std::to_string(bounds.offered) + " bytes";
-  }
-  if (!within(request.local.offset, request.local.bytes, bounds.local)) {
-    return text_of(request.local.offset, request.local.bytes) + " are beyond the local memory of " +
-           std::to_string(bounds.local) + " bytes";
   }
   return {};
 }
@@ -58,7 +54,15 @@ void check_offered(const device::Extent& memory) {
   if (memory.driver != nullptr) throw std::invalid_argument("memory of a GPU cannot be offered");
 }
 
+void fail_shut(device::Watch& watch) noexcept {
+  watch.fail(Code::closed, "the peer has closed its memory, and later accesses move nothing");
+}
+
 bool taken(const Request& request, const Bounds& bounds, device::Watch& watch) {
+  if (watch.shut()) {
+    fail_shut(watch);
+    return false;
+  }
   if (const std::string why = misuse(request, bounds); !why.empty()) {
     watch.fail(Code::misuse, why);
     return false;
@@ -67,8 +71,8 @@ bool taken(const Request& request, const Bounds& bounds, device::Watch& watch) {
     watch.fail(Code::unsupported, "no atomics on the peer's memory: " + bounds.no_atomics);
     return false;
   }
-  if (request.local.bytes > bounds.at_once) {
-    watch.fail(Code::unsupported, std::to_string(request.local.bytes) + " bytes are more than the " +
+  if (request.local.size() > bounds.at_once) {
+    watch.fail(Code::unsupported, std::to_string(request.local.size()) + " bytes are more than the " +
                                       std::to_string(bounds.at_once) + " that one message may have");
     return false;
   }
@@ -76,25 +80,25 @@ bool taken(const Request& request, const Bounds& bounds, device::Watch& watch) {
 }
 
 void StreamAccess::enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) {
-  if (!watch_.shut() && taken(request, bounds_, watch_)) carry_out(lane, request);
+  if (taken(request, bounds_, watch_)) carry_out(lane, request);
   base::raise(watch_.done, epoch, watch_.done_parking);
 }
 
 void MappedAccess::carry_out(device::Lane lane, const Request& request) {
-  std::byte* const here = local_.data + request.local.offset;
+  std::byte* const here = request.local.data();
   std::byte* const there = offered_.data + request.offset;
   if (request.atomic()) {
     const std::uint64_t old = change(there, request);
     std::memcpy(here, &old, sizeof old);
-  } else if (request.local.bytes != 0) {
+  } else if (!request.local.empty()) {
     const bool get = request.kind == Kind::get;
-    device::copy(lane, get ? here : there, get ? there : here, request.local.bytes);
+    device::copy(lane, get ? here : there, get ? there : here, request.local.size());
   }
 }
 
 void EngineAccess::enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) {
   // Once the watch has failed, requests under way are still read, so they stay as they are. New ones are not posted.
-  if (!watch_.shut() && taken(request, bounds_, watch_)) requests_[epoch % requests_.size()] = request;
+  if (taken(request, bounds_, watch_)) requests_[epoch % requests_.size()] = request;
   bell_.ring(lane);
 }
 

@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/put.hpp"
@@ -16,14 +17,16 @@ void check_offered(const device::Extent& memory);
 
 /// Which requests an access takes.
 struct Bounds {
-  std::size_t local = 0;                                          ///< bytes of our memory
-  std::size_t offered = 0;                                        ///< and of the peer's
+  std::size_t offered = 0;                                        ///< bytes of the peer's memory
   std::size_t at_once = std::numeric_limits<std::size_t>::max();  ///< most bytes of one request
   std::string no_atomics{};                                       ///< why there are none; empty: there are
 };
 
-/// Returns whether the request is allowed. If not, the watch has failed with the reason.
+/// Returns whether the request may be carried out. If not, the watch has failed with the reason.
 bool taken(const Request& request, const Bounds& bounds, device::Watch& watch);
+
+/// Fails a watch that was shut before a request was carried out: the peer has closed the memory.
+void fail_shut(device::Watch& watch) noexcept;
 
 /// Carried out by the stream.
 class StreamAccess : public Access {
@@ -46,15 +49,14 @@ class StreamAccess : public Access {
 class MappedAccess final : public StreamAccess {
  public:
   /// `offered` is the peer's, as mapped here.
-  MappedAccess(const device::Extent& local, const device::Extent& offered, device::Watch& watch, Mapped mapped,
-               std::string text)
-      : StreamAccess({local.bytes, offered.bytes}, watch, std::move(text)), local_(local), offered_(offered),
-        mapped_(std::move(mapped)) {}
+  MappedAccess(const device::Extent& offered, device::Watch& watch, Mapped mapped, std::string text)
+      : StreamAccess({offered.bytes}, watch, std::move(text)), offered_(offered), mapped_(std::move(mapped)) {}
+
+  Mapped forget_peer() noexcept override { return std::exchange(mapped_, {}); }
 
  private:
   void carry_out(device::Lane lane, const Request& request) override;
 
-  device::Extent local_;
   device::Extent offered_;
   Mapped mapped_;
 };
@@ -68,6 +70,7 @@ class EngineAccess : public Access, public Posting {
         Posting(watch, depth, 1), bounds_(std::move(bounds)), requests_(static_cast<std::size_t>(depth)) {}
 
   void enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) final;
+  Mapped forget_peer() noexcept final { return {}; }
   Doorbell& bell() noexcept { return bell_; }
   bool awaited() const noexcept final { return bell_.awaited(); }
 
@@ -76,6 +79,7 @@ class EngineAccess : public Access, public Posting {
   virtual bool post(std::uint64_t epoch, const Request& request) = 0;
   std::uint64_t rung() const noexcept final { return bell_.word.value.load(std::memory_order_acquire); }
   bool post_share(std::size_t, std::uint64_t epoch) final { return post(epoch, requests_[epoch % requests_.size()]); }
+  void left_out(std::uint64_t) noexcept final { fail_shut(watch_); }
   bool at_rest(std::size_t) final { return true; }
 
   Bounds bounds_;

@@ -26,6 +26,7 @@ bool Posting::post_rung(std::size_t rail, std::uint64_t rung) {
     if (epoch > allowed) return true;
     if (watch_.shut()) {
       if (!at_rest(rail)) return true;
+      left_out(epoch);
       over(epoch);
       posted = epoch;
       continue;

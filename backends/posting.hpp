@@ -53,6 +53,8 @@ class Posting {
   /// Starts this rail's share of `epoch`. False: busy, to be called again next turn. Ends with `over`, now or in
   /// `poll`.
   virtual bool post_share(std::size_t rail, std::uint64_t epoch) = 0;
+  /// `epoch` is not posted, since the watch is shut.
+  virtual void left_out(std::uint64_t /*epoch*/) noexcept {}
   /// No `post_share` of this rail that was busy has left anything under way.
   virtual bool at_rest(std::size_t rail) = 0;
   bool post_rung(std::size_t rail, std::uint64_t rung);

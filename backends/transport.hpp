@@ -205,10 +205,10 @@ struct Request {
   enum class Kind : std::uint8_t { put, get, fetch_add, swap, compare_swap };
 
   Kind kind = Kind::get;
-  std::uint64_t offset = 0;   ///< in the offered memory; of an atomic, a multiple of 8
-  Range local;                ///< in our memory
-  std::uint64_t operand = 0;  ///< what an atomic adds or stores
-  std::uint64_t compare = 0;  ///< compare_swap stores only where it finds this
+  std::uint64_t offset = 0;    ///< in the offered memory; of an atomic, a multiple of 8
+  std::span<std::byte> local;  ///< ours, pinned, until the request has completed
+  std::uint64_t operand = 0;   ///< what an atomic adds or stores
+  std::uint64_t compare = 0;   ///< compare_swap stores only where it finds this
 
   bool atomic() const noexcept { return kind > Kind::get; }
 };
@@ -236,9 +236,13 @@ class Access {
   /// old value, is in our memory, and what was put is in the peer's. Moves nothing if the watch is shut. Epochs come in
   /// order; those that have not completed may be carried out in any.
   ///
-  /// A request that reaches beyond either memory, or is not aligned, moves nothing and fails the watch with `misuse`;
-  /// an atomic where `how` says that there are none, or more bytes than one message may have, with `unsupported`.
+  /// A request that reaches beyond the peer's memory, or is not aligned, moves nothing and fails the watch with
+  /// `misuse`; an atomic where `how` says that there are none, or more bytes than one message may have, with
+  /// `unsupported`; one that a shut watch keeps from moving, with `closed`.
   virtual void enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) = 0;
+  /// The memory of the peer will be unmapped, and is not touched from now on. Returns the mappings, for the caller to
+  /// destroy.
+  virtual Mapped forget_peer() noexcept = 0;
 
  protected:
   Access(Fired by, std::string text) : fired_by(by), how(std::move(text)) {}
@@ -272,9 +276,9 @@ class Link {
   virtual std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) = 0;
   /// Lets the peer read and change `memory`, which begins at a multiple of 8 bytes. @throws std::exception
   virtual Offer offer(const device::Extent& memory) = 0;
-  /// `local` is ours: what is got goes there. No more than `depth` requests are under way at a time.
+  /// No more than `depth` requests are under way at a time.
   /// @throws std::exception if the peer's memory cannot be reached, or not be read.
-  virtual std::unique_ptr<Access> access(const device::Extent& local, int depth, device::Watch& watch, Key key) = 0;
+  virtual std::unique_ptr<Access> access(int depth, device::Watch& watch, Key key) = 0;
   /// The peer is dead: puts to it that are under way may get no answer, and must complete all the same.
   virtual void lost() = 0;
 

@@ -19,21 +19,20 @@ fi_op op_of(Request::Kind kind) noexcept {
   return kind == Request::Kind::swap ? FI_ATOMIC_WRITE : FI_CSWAP;
 }
 
-Bounds bounds_of(const Rail& rail, const device::Extent& local, const Offered& offered) {
-  return {local.bytes, offered.bytes, rail.largest_message(), rail.why_no_atomics()};
+Bounds bounds_of(const Rail& rail, const Offered& offered) {
+  return {offered.bytes, rail.largest_message(), rail.why_no_atomics()};
 }
 
 class RmaAccess final : public EngineAccess, private Mover {
  public:
-  RmaAccess(Station& station, Destination& there, const device::Extent& local, int depth, device::Watch& watch,
-            const Offered& offered)
-      : EngineAccess(bounds_of(*there.route(0).rail, local, offered), depth, watch,
+  RmaAccess(Station& station, Destination& there, int depth, device::Watch& watch, const Offered& offered)
+      : EngineAccess(bounds_of(*there.route(0).rail, offered), depth, watch,
                      station.provider + ": posted by the engine"),
-        Mover(station, there, watch, "a request"), route_(there.route(0)), rail_(*route_.rail),
-        local_(local), offered_{route_.from, route_.address, offered.spot}, flights_(static_cast<std::size_t>(depth)) {
+        Mover(station, there, watch, "a request"), route_(there.route(0)),
+        rail_(*route_.rail), offered_{route_.from, route_.address, offered.spot},
+        flights_(static_cast<std::size_t>(depth)) {
     if (!rail_.reads()) throw std::runtime_error(station.provider + " cannot read the memory of peers");
     const std::lock_guard lock(station.mutex);
-    if (local.bytes != 0) local_registered_ = rail_.registered(local);
     flights_registered_ =
         rail_.registered({reinterpret_cast<std::byte*>(flights_.data()), flights_.size() * sizeof(Flight), nullptr});
     for (Flight& flight : flights_) rail_.know(flight.operation, *this);
@@ -46,12 +45,14 @@ class RmaAccess final : public EngineAccess, private Mover {
     give_up([](std::uint64_t) {});
     leave();
     if (posted_flights() != 0) {
-      rail_.disown(*local_registered_);
+      for (const Flight& flight : flights_) {
+        if (flight.local != nullptr) rail_.disown(*flight.local);
+      }
       rail_.disown(*flights_registered_);
       station_.orphaned_flights.push_back(std::move(flights_));
-      station_.orphaned_memory.insert(station_.orphaned_memory.end(), {local_registered_, flights_registered_});
+      station_.orphaned_memory.push_back(flights_registered_);
     }
-    local_registered_.reset();
+    flights_.clear();
     flights_registered_.reset();
   }
 
@@ -63,26 +64,39 @@ class RmaAccess final : public EngineAccess, private Mover {
       Flight& flight = flights_[epoch % flights_.size()];
       flight.operation.epoch = epoch;
       const Posted posted = start(flight, request);
+      if (posted != Posted::under_way) flight.local.reset();
       if (posted == Posted::over) over(epoch);
       return posted != Posted::busy;
     });
   }
 
   Posted start(Flight& flight, const Request& request) {
-    if (request.local.bytes == 0) return Posted::over;
-    std::byte* const here = local_.data + request.local.offset;
-    void* const desc = local_registered_->desc();
+    const std::size_t bytes = request.local.size();
+    if (bytes == 0) return Posted::over;
+    std::byte* const here = request.local.data();
+    flight.local = registration_of(request.local);
+    flight.bytes = bytes;
+    void* const desc = flight.local->desc();
     Remote there = offered_;
     there.spot.address += request.offset;
-    if (request.kind == Request::Kind::get) return rail_.read(here, request.local.bytes, desc, there, flight.operation);
+    if (request.kind == Request::Kind::get) return rail_.read(here, bytes, desc, there, flight.operation);
     if (request.kind == Request::Kind::put)
-      return rail_.write({here, request.local.bytes, desc}, there, {}, true, flight.operation);
+      return rail_.write({here, bytes, desc, flight.local->of_gpu}, there, {}, true, flight.operation);
     flight.operand = request.operand;
     flight.compare = request.compare;
     return rail_.fetch(op_of(request.kind), flight, flights_registered_->desc(), here, desc, there);
   }
 
+  /// Where program's memory was freed, its registration has ended too.
+  std::shared_ptr<Registration> registration_of(std::span<std::byte> local) {
+    if (auto last = last_.lock(); last != nullptr && last->holds(local.data(), local.size())) return last;
+    auto found = rail_.registered({local.data(), local.size()});
+    last_ = found;
+    return found;
+  }
+
   void ended(Operation& operation, const std::string& why_not) override {
+    flights_[operation.epoch % flights_.size()].local.reset();
     if (why_not.empty() || lost()) return over(operation.epoch);
     suspect(failure_of(route_, why_not));
     lost_.push_back(operation.epoch);
@@ -116,7 +130,11 @@ class RmaAccess final : public EngineAccess, private Mover {
   }
 
   bool uses(const Route& route) const noexcept override { return &route == &route_; }
-  std::size_t bytes_under_way() const override { return posted_flights() * local_.bytes; }
+  std::size_t bytes_under_way() const override {
+    std::size_t bytes = 0;
+    for (const Flight& flight : flights_) bytes += flight.local == nullptr ? 0 : flight.bytes;
+    return bytes;
+  }
   std::size_t posted_flights() const {
     const auto posted = [](const Flight& flight) { return flight.operation.posted; };
     return static_cast<std::size_t>(std::ranges::count_if(flights_, posted));
@@ -124,10 +142,9 @@ class RmaAccess final : public EngineAccess, private Mover {
 
   const Route& route_;
   Rail& rail_;  // stays when the route is lost
-  device::Extent local_;
   Remote offered_;
   std::vector<Flight> flights_;  // by epoch mod depth
-  std::shared_ptr<Registration> local_registered_;
+  std::weak_ptr<Registration> last_;
   std::shared_ptr<Registration> flights_registered_;
   std::vector<std::uint64_t> lost_;  // epochs that have failed, and wait for the verdict
   Refusals refused_;
@@ -145,9 +162,9 @@ Offer offer_memory(Station& station, const device::Extent& memory) {
   return {{bytes_of(offered), {}, {}}, station.provider + ": offered in place", std::move(pin)};
 }
 
-std::unique_ptr<Access> open_access(Station& station, Destination& there, const device::Extent& local, int depth,
-                                    device::Watch& watch, const Key& key) {
-  return std::make_unique<RmaAccess>(station, there, local, depth, watch, value_of<Offered>(key.bytes));
+std::unique_ptr<Access> open_access(Station& station, Destination& there, int depth, device::Watch& watch,
+                                    const Key& key) {
+  return std::make_unique<RmaAccess>(station, there, depth, watch, value_of<Offered>(key.bytes));
 }
 
 }  // namespace sluice::backends::ofi

@@ -10,7 +10,7 @@ namespace sluice::backends::ofi {
 Offer offer_memory(Station& station, const device::Extent& memory);
 
 /// `key`: of the peer's offer. @throws std::runtime_error if the provider cannot read.
-std::unique_ptr<Access> open_access(Station& station, Destination& there, const device::Extent& local, int depth,
-                                    device::Watch& watch, const Key& key);
+std::unique_ptr<Access> open_access(Station& station, Destination& there, int depth, device::Watch& watch,
+                                    const Key& key);
 
 }  // namespace sluice::backends::ofi

@@ -76,7 +76,9 @@ struct Remote {
 struct Flight {
   Operation operation;
   std::uint64_t operand = 0;
-  std::uint64_t compare = 0;  ///< of FI_CSWAP
+  std::uint64_t compare = 0;            ///< of FI_CSWAP
+  std::shared_ptr<Registration> local;  ///< null: it is not under way
+  std::size_t bytes = 0;
 };
 
 class Rail {

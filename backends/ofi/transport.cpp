@@ -64,8 +64,8 @@ class OfiLink final : public Link {
     for (Mover* const mover : there_.movers) mover->peer_lost();
   }
   Offer offer(const device::Extent& memory) override { return offer_memory(station_, memory); }
-  std::unique_ptr<Access> access(const device::Extent& local, int depth, device::Watch& watch, Key key) override {
-    return open_access(station_, there_, local, depth, watch, key);
+  std::unique_ptr<Access> access(int depth, device::Watch& watch, Key key) override {
+    return open_access(station_, there_, depth, watch, key);
   }
 
  private:

@@ -12,18 +12,19 @@ namespace {
 /// The kernel copies, and knows no atomics.
 class KernelAccess final : public StreamAccess {
  public:
-  KernelAccess(const device::Extent& local, CrossMemory offered, std::size_t bytes, device::Watch& watch)
-      : StreamAccess({.local = local.bytes, .offered = bytes, .no_atomics = "it cannot be mapped"}, watch,
+  KernelAccess(CrossMemory offered, std::size_t bytes, device::Watch& watch)
+      : StreamAccess({.offered = bytes, .no_atomics = "it cannot be mapped"}, watch,
                      "shm: by the kernel's cross-memory copy, since the peer's memory cannot be mapped; no atomics"),
-        local_(local), offered_(offered) {}
+        offered_(offered) {}
+
+  Mapped forget_peer() noexcept override { return {}; }
 
  private:
   void carry_out(device::Lane, const Request& request) override {
     const auto call = request.kind == Request::Kind::get ? process_vm_readv : process_vm_writev;
-    offered_.copy(call, local_.data + request.local.offset, request.offset, request.local.bytes, watch_);
+    offered_.copy(call, request.local.data(), request.offset, request.local.size(), watch_);
   }
 
-  device::Extent local_;
   CrossMemory offered_;
 };
 
@@ -41,19 +42,18 @@ Offer offer_memory(const device::Extent& memory, Sent& sent) {
   return {pack(target, {memory.segment}, sent), how, nullptr};
 }
 
-std::unique_ptr<Access> open_access(const device::Extent& local, pid_t pid, Mappings& mappings, device::Watch& watch,
-                                    Key key) {
+std::unique_ptr<Access> open_access(pid_t pid, Mappings& mappings, device::Watch& watch, Key key) {
   const auto target = value_in<Target>(key.bytes);
   if (!target.bounced) {
     Mapped mapped;
     device::Extent offered;
     offered.data = mappings.find(target.slots, key, mapped);
     offered.bytes = target.slot_bytes;
-    return std::make_unique<MappedAccess>(local, offered, watch, std::move(mapped),
+    return std::make_unique<MappedAccess>(offered, watch, std::move(mapped),
                                           "shm: carried out by the stream in the peer's memory, which is mapped");
   }
   if (pid == 0) throw std::runtime_error("the peer's memory cannot be mapped, and the kernel forbids to copy from it");
-  return std::make_unique<KernelAccess>(local, CrossMemory{pid, target.address}, target.slot_bytes, watch);
+  return std::make_unique<KernelAccess>(CrossMemory{pid, target.address}, target.slot_bytes, watch);
 }
 
 }  // namespace sluice::backends::shm

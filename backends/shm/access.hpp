@@ -10,7 +10,6 @@ Offer offer_memory(const device::Extent& memory, Sent& sent);
 
 /// @throws std::runtime_error for memory that can be neither mapped nor copied by the kernel. `pid`: the peer's, 0 if
 /// the kernel does not let this process reach into it.
-std::unique_ptr<Access> open_access(const device::Extent& local, pid_t pid, Mappings& mappings, device::Watch& watch,
-                                    Key key);
+std::unique_ptr<Access> open_access(pid_t pid, Mappings& mappings, device::Watch& watch, Key key);
 
 }  // namespace sluice::backends::shm

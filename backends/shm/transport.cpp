@@ -89,8 +89,8 @@ class ShmLink final : public OnHostLink {
                                        std::move(obstacle));
   }
   Offer offer(const device::Extent& memory) override { return offer_memory(memory, sent_); }
-  std::unique_ptr<Access> access(const device::Extent& local, int, device::Watch& watch, Key key) override {
-    return open_access(local, pid_, mappings_, watch, std::move(key));
+  std::unique_ptr<Access> access(int, device::Watch& watch, Key key) override {
+    return open_access(pid_, mappings_, watch, std::move(key));
   }
 
  private:

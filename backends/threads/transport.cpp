@@ -29,8 +29,8 @@ class ThreadLink final : public OnHostLink {
     check_offered(memory);
     return {{bytes_of(memory), {}, {}}, "threads: offered in place", nullptr};
   }
-  std::unique_ptr<Access> access(const device::Extent& local, int, device::Watch& watch, Key key) override {
-    return std::make_unique<MappedAccess>(local, value_of<device::Extent>(key.bytes), watch, Mapped{},
+  std::unique_ptr<Access> access(int, device::Watch& watch, Key key) override {
+    return std::make_unique<MappedAccess>(value_of<device::Extent>(key.bytes), watch, Mapped{},
                                           "threads: carried out by the stream in the peer's memory");
   }
 };

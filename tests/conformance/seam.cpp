@@ -157,7 +157,7 @@ Key Seam::offered(const device::Extent& memory) {
 Asker::Asker(const Context& context, const Case& one, std::size_t local, std::size_t offered)
     : context_(context), depth_(static_cast<std::uint64_t>(one.depth)), local_(one, local),
       offered_(one, context.rank() == 0 ? offered : 0), seam_(context, one) {
-  access_ = seam_.link().access(local_.extent(), one.depth, watch_, seam_.offered(offered_.extent()));
+  access_ = seam_.link().access(one.depth, watch_, seam_.offered(offered_.extent()));
   engine_access_ = dynamic_cast<backends::EngineAccess*>(access_.get());
   if (engine_access_ != nullptr) seam_.engine().watch(*engine_access_);
   if (one.host) stream_.emplace();
@@ -172,7 +172,9 @@ void Asker::await(device::Lane lane, std::uint64_t epoch) {
   device::wait(lane, {&watch_.done, epoch, &watch_.done_parking, epoch}, watch_, seam_.engine().helper());
 }
 
-void Asker::ask(const backends::Request& request) {
+void Asker::ask(const Asked& asked) {
+  const backends::Request request{asked.kind, asked.offset, local().subspan(asked.local.offset, asked.local.bytes),
+                                  asked.operand, asked.compare};
   const std::uint64_t epoch = ++last_;
   const Stream stream = stream_ ? Stream::host(*stream_) : Stream::program_order();
   device::in_order(stream, [this, epoch, request](device::Lane lane) {
@@ -186,11 +188,11 @@ void Asker::finish() {
   await({}, last_);
 }
 
-std::uint64_t Asker::ask_one(const backends::Request& request) {
-  ask(request);
+std::uint64_t Asker::ask_one(const Asked& asked) {
+  ask(asked);
   finish();
   std::uint64_t word = 0;
-  std::memcpy(&word, local().data() + request.local.offset, sizeof word);
+  std::memcpy(&word, local().data() + asked.local.offset, sizeof word);
   return word;
 }
 

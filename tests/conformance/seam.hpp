@@ -73,6 +73,15 @@ class Seam {
   runtime::Engine engine_;
 };
 
+/// A backends::Request whose local memory is a part of the Asker's.
+struct Asked {
+  backends::Request::Kind kind = backends::Request::Kind::get;
+  std::uint64_t offset = 0;
+  backends::Range local;
+  std::uint64_t operand = 0;
+  std::uint64_t compare = 0;
+};
+
 /// Requests of one rank on the memory of rank 0.
 class Asker {
  public:
@@ -81,12 +90,12 @@ class Asker {
   ~Asker();
 
   /// Enqueues it, in the case's order, once fewer than depth are under way.
-  void ask(const backends::Request& request);
+  void ask(const Asked& asked);
   /// Waits until all requests have completed.
   void finish();
   bool all_over() const { return watch_.done.value.load() >= last_; }
   /// Waits for one request; returns the word at the start of its local part.
-  std::uint64_t ask_one(const backends::Request& request);
+  std::uint64_t ask_one(const Asked& asked);
   /// Finishes, and returns when the other ranks have too: none needs our memory any more.
   void part();
 

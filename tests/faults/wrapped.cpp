@@ -162,7 +162,7 @@ class PostedAccess final : public EngineAccess, private UnderWay::Finisher {
  private:
   /// The inner one looks.
   static constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();
-  static inline const Bounds kAll{kMost, kMost, kMost, {}};
+  static inline const Bounds kAll{kMost, kMost, {}};
 
   bool post(std::uint64_t epoch, const Request& request) override {
     if (dice_.one_in(3)) return false;
@@ -171,7 +171,11 @@ class PostedAccess final : public EngineAccess, private UnderWay::Finisher {
     return true;
   }
   void finish(std::uint64_t epoch, Range) override {
-    if (!watch_.shut()) inner_->enqueue({}, epoch, requests_.at(epoch));
+    if (watch_.shut()) {
+      fail_shut(watch_);
+    } else {
+      inner_->enqueue({}, epoch, requests_.at(epoch));
+    }
     requests_.erase(epoch);
     over(epoch);
   }
@@ -371,8 +375,7 @@ class WrappedTransport : public Transport {
 
  protected:
   virtual std::unique_ptr<Put> wrap(Link& inner, const Slots& source, device::Watch& watch, Key key) = 0;
-  virtual std::unique_ptr<Access> wrap(Link& inner, const device::Extent& local, int depth, device::Watch& watch,
-                                       Key key) = 0;
+  virtual std::unique_ptr<Access> wrap(Link& inner, int depth, device::Watch& watch, Key key) = 0;
 
  private:
   class WrappedLink final : public Link {
@@ -393,8 +396,8 @@ class WrappedTransport : public Transport {
       return owner_.wrap(*inner_, source, watch, std::move(key));
     }
     Offer offer(const device::Extent& memory) override { return inner_->offer(memory); }
-    std::unique_ptr<Access> access(const device::Extent& local, int depth, device::Watch& watch, Key key) override {
-      return owner_.wrap(*inner_, local, depth, watch, std::move(key));
+    std::unique_ptr<Access> access(int depth, device::Watch& watch, Key key) override {
+      return owner_.wrap(*inner_, depth, watch, std::move(key));
     }
 
    private:
@@ -421,10 +424,9 @@ class PostedTransport : public WrappedTransport {
     auto put = inner.prepare(source, *inner_watch, std::move(key));
     return std::make_unique<PostedPut>(watch, source, std::move(inner_watch), std::move(put), under_way_);
   }
-  std::unique_ptr<Access> wrap(Link& inner, const device::Extent& local, int depth, device::Watch& watch,
-                               Key key) override {
+  std::unique_ptr<Access> wrap(Link& inner, int depth, device::Watch& watch, Key key) override {
     auto inner_watch = std::make_unique<InnerWatch>(watch);
-    auto access = inner.access(local, depth, *inner_watch, std::move(key));
+    auto access = inner.access(depth, *inner_watch, std::move(key));
     return std::make_unique<PostedAccess>(depth, watch, std::move(inner_watch), std::move(access), under_way_);
   }
 
@@ -444,9 +446,8 @@ class RungTransport final : public PostedTransport {
     if (!nic_->take_entry()) return PostedTransport::wrap(inner, source, watch, std::move(key));
     return std::make_unique<ArmedPut>(watch, source, inner.prepare(source, watch, std::move(key)), nic_);
   }
-  std::unique_ptr<Access> wrap(Link& inner, const device::Extent& local, int depth, device::Watch& watch,
-                               Key key) override {
-    return inner.access(local, depth, watch, std::move(key));
+  std::unique_ptr<Access> wrap(Link& inner, int depth, device::Watch& watch, Key key) override {
+    return inner.access(depth, watch, std::move(key));
   }
   std::shared_ptr<Nic> nic_;
 };
