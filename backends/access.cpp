@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 #include <stdexcept>
+#include <type_traits>
 
 #include "device/copy.hpp"
 
@@ -24,11 +25,17 @@ std::string text_of(std::uint64_t offset, std::size_t bytes) {
 
 /// The text of the error; empty: there is none.
 std::string misuse(const Request& request, const Bounds& bounds) {
-  if (request.atomic() && request.local.size() != kWord) {
+  const bool numbers = request.kind == Kind::accumulate;
+  const std::size_t size = numbers ? size_of(request.number) : kWord;
+  if (request.atomic() && !numbers && request.local.size() != kWord) {
     return "the old value of an atomic takes 8 bytes, not " + std::to_string(request.local.size());
   }
-  if (request.atomic() && request.offset % kWord != 0)
-    return "an atomic at offset " + std::to_string(request.offset) + ", which is not a multiple of 8";
+  if (numbers && request.local.size() % size != 0)
+    return std::to_string(request.local.size()) + " bytes are no numbers of " + std::to_string(size);
+  if (request.atomic() && request.offset % size != 0) {
+    return "an atomic at offset " + std::to_string(request.offset) + ", which is not a multiple of " +
+           std::to_string(size);
+  }
   if (!within(request.offset, request.local.size(), bounds.offered)) {
     return text_of(request.offset, request.local.size()) + " are beyond the peer's memory of " +
            std::to_string(bounds.offered) + " bytes";
@@ -37,7 +44,7 @@ std::string misuse(const Request& request, const Bounds& bounds) {
 }
 
 /// Changes the word in one step; returns what it was.
-std::uint64_t change(std::byte* at, const Request& request) noexcept {
+std::uint64_t change_word(std::byte* at, const Request& request) noexcept {
   const std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(at));
   if (request.kind == Kind::fetch_add) return word.fetch_add(request.operand);
   if (request.kind == Kind::swap) return word.exchange(request.operand);
@@ -46,7 +53,57 @@ std::uint64_t change(std::byte* at, const Request& request) noexcept {
   return found;
 }
 
+template <class T>
+T result(Op op, T there, T operand) noexcept {
+  switch (op) {
+    case Op::sum:
+      if constexpr (std::is_integral_v<T>) {
+        using Unsigned = std::make_unsigned_t<T>;
+        return static_cast<T>(static_cast<Unsigned>(there) + static_cast<Unsigned>(operand));
+      } else {
+        return there + operand;
+      }
+    case Op::min: return operand < there ? operand : there;
+    case Op::max: return operand > there ? operand : there;
+    case Op::replace: return operand;
+    case Op::bit_and:
+    case Op::bit_or:
+    case Op::bit_xor:
+      if constexpr (std::is_integral_v<T>)
+        return op == Op::bit_and ? there & operand : op == Op::bit_or ? there | operand : there ^ operand;
+  }
+  return there;
+}
+
+template <class T>
+void change_numbers(std::byte* at, Op op, std::span<const std::byte> operands) noexcept {
+  for (std::size_t i = 0; i < operands.size(); i += sizeof(T)) {
+    T operand;
+    std::memcpy(&operand, operands.data() + i, sizeof operand);
+    const std::atomic_ref<T> number(*reinterpret_cast<T*>(at + i));
+    T there = number.load(std::memory_order_relaxed);
+    while (!number.compare_exchange_weak(there, result(op, there, operand))) {
+    }
+  }
+}
+
 }  // namespace
+
+void change(std::byte* at, const Request& request) noexcept {
+  if (request.kind != Kind::accumulate) {
+    const std::uint64_t old = change_word(at, request);
+    std::memcpy(request.local.data(), &old, sizeof old);
+    return;
+  }
+  switch (request.number) {
+    case Number::int32: return change_numbers<std::int32_t>(at, request.op, request.local);
+    case Number::uint32: return change_numbers<std::uint32_t>(at, request.op, request.local);
+    case Number::int64: return change_numbers<std::int64_t>(at, request.op, request.local);
+    case Number::uint64: return change_numbers<std::uint64_t>(at, request.op, request.local);
+    case Number::float32: return change_numbers<float>(at, request.op, request.local);
+    case Number::float64: return change_numbers<double>(at, request.op, request.local);
+  }
+}
 
 void check_offered(const device::Extent& memory) {
   if (reinterpret_cast<std::uintptr_t>(memory.data) % kWord != 0)
@@ -88,8 +145,7 @@ void MappedAccess::carry_out(device::Lane lane, const Request& request) {
   std::byte* const here = request.local.data();
   std::byte* const there = offered_.data + request.offset;
   if (request.atomic()) {
-    const std::uint64_t old = change(there, request);
-    std::memcpy(here, &old, sizeof old);
+    change(there, request);
   } else if (!request.local.empty()) {
     const bool get = request.kind == Kind::get;
     device::copy(lane, get ? here : there, get ? there : here, request.local.size());

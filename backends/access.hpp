@@ -25,6 +25,14 @@ struct Bounds {
 /// Returns whether the request may be carried out. If not, the watch has failed with the reason.
 bool taken(const Request& request, const Bounds& bounds, device::Watch& watch);
 
+/// Bytes of a number.
+constexpr std::size_t size_of(Number number) noexcept {
+  return number == Number::int32 || number == Number::uint32 || number == Number::float32 ? 4 : 8;
+}
+
+/// Carries out an atomic on memory that is mapped here: the word, or the numbers, at `at`.
+void change(std::byte* at, const Request& request) noexcept;
+
 /// Fails a watch that was shut before a request was carried out: the peer has closed the memory.
 void fail_shut(device::Watch& watch) noexcept;
 
@@ -64,10 +72,9 @@ class MappedAccess final : public StreamAccess {
 /// Posted by the engine when its bell was rung.
 class EngineAccess : public Access, public Posting {
  public:
-  /// `text`: what is done, apart from why there are no atomics.
   EngineAccess(Bounds bounds, int depth, device::Watch& watch, const std::string& text)
-      : Access(Fired::by_engine, bounds.no_atomics.empty() ? text : text + "; no atomics: " + bounds.no_atomics),
-        Posting(watch, depth, 1), bounds_(std::move(bounds)), requests_(static_cast<std::size_t>(depth)) {}
+      : Access(Fired::by_engine, text, this), Posting(watch, depth, 1), bounds_(std::move(bounds)),
+        requests_(static_cast<std::size_t>(depth)) {}
 
   void enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) final;
   Mapped forget_peer() noexcept final { return {}; }

@@ -3,6 +3,8 @@
 // and nothing has to be polled.
 #pragma once
 
+#include <utility>
+
 #include "backends/transport.hpp"
 
 namespace sluice::backends {
@@ -15,7 +17,7 @@ class OnHostTransport : public Transport {
   int rest(std::vector<pollfd>&) override { return kNoLimit; }
 
  protected:
-  using Transport::Transport;
+  OnHostTransport(Blob address, Maps which) : Transport(std::move(address), which) {}
 };
 
 class OnHostLink : public Link {

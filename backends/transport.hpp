@@ -3,6 +3,7 @@
 // base. Backends whose peers share memory have more in common: on_host.hpp.
 #pragma once
 
+#include <sluice/ops.hpp>
 #include <sluice/types.hpp>
 
 #include <poll.h>
@@ -153,6 +154,7 @@ struct ByKernel {
 
 enum class Fired : std::uint8_t { by_stream, by_nic, by_engine };
 
+class EngineAccess;
 class MappedPut;
 class RungPut;
 
@@ -200,15 +202,18 @@ class Put {
       : fired_by(by), by_bell(rung), by_stores(stored), obstacle(std::move(why)) {}
 };
 
-/// A request to memory that a peer offers. An atomic moves one word of 8 bytes, whose old value goes to `local`.
+/// A request to memory that a peer offers. An atomic changes one word of 8 bytes, whose old value goes to `local`; but
+/// `accumulate` changes numbers one by one, by those in `local`.
 struct Request {
-  enum class Kind : std::uint8_t { put, get, fetch_add, swap, compare_swap };
+  enum class Kind : std::uint8_t { put, get, fetch_add, swap, compare_swap, accumulate };
 
   Kind kind = Kind::get;
   std::uint64_t offset = 0;    ///< in the offered memory; of an atomic, a multiple of 8
   std::span<std::byte> local;  ///< ours, pinned, until the request has completed
   std::uint64_t operand = 0;   ///< what an atomic adds or stores
   std::uint64_t compare = 0;   ///< compare_swap stores only where it finds this
+  Op op = Op::sum;             ///< of accumulate
+  Number number{};             ///< of accumulate
 
   bool atomic() const noexcept { return kind > Kind::get; }
 };
@@ -222,14 +227,14 @@ struct Offer {
 
 /// Memory that a peer offers, as we reach it.
 ///
-/// Atomics of all ranks are atomic with one another if they come through the same backend. They are not atomic with
-/// puts; nor, on networks, with the CPU of the owner, whose NIC need not take part in its coherence (fi_atomic(3)). So
-/// an owner changes such words through a link to itself.
+/// Atomics are the processor's instructions, on memory that is mapped. They are not atomic with puts.
 class Access {
  public:
   virtual ~Access() = default;
 
   const Fired fired_by;
+  /// This access, if the engine posts it; else null.
+  EngineAccess* const posted;
   const std::string how;
 
   /// In the lane's order: carries the request out, then raises `watch.done` to `epoch`. By then what was got, or the
@@ -245,7 +250,7 @@ class Access {
   virtual Mapped forget_peer() noexcept = 0;
 
  protected:
-  Access(Fired by, std::string text) : fired_by(by), how(std::move(text)) {}
+  Access(Fired by, std::string text, EngineAccess* same = nullptr) : fired_by(by), posted(same), how(std::move(text)) {}
 };
 
 /// Finds the paths to one peer, and watches them. Only the thread that serves the sockets calls it.
@@ -316,8 +321,12 @@ class Transport {
   virtual int rest(std::vector<pollfd>& tellers) = 0;
   static constexpr int kNoLimit = -1;
 
+  /// Which peers it reaches by mapping memory that Sluice has allocated.
+  enum class Maps : std::uint8_t { nothing, process, host };
+  const Maps maps;
+
  protected:
-  explicit Transport(Blob address = {}) : address_(std::move(address)) {}
+  explicit Transport(Blob address = {}, Maps which = Maps::nothing) : maps(which), address_(std::move(address)) {}
 
   Blob address_;  // set by the constructor
 };

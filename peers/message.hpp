@@ -27,6 +27,7 @@ enum class Kind : std::uint8_t {
   abort,     ///< the sender has called Context::abort; why
   path,      ///< a message of the sender's link for the receiver's
   way,       ///< why the peer cannot reach the target of your end `id`, which was undecided; empty: it can
+  refusal,   ///< your end `id`, a target, matches no window; why
   question,  ///< its end waits for your end `id`, and asks how far that has come
   answer     ///< to your end `id`: how far its end has come
 };

@@ -23,6 +23,7 @@ std::pair<std::string, std::string> from_first_unlike_word(const std::string& a,
 
 /// Names a property in which the two ends must agree and do not; empty: there is none.
 std::string disagreement(const EndInfo& end, const RemoteEnd& remote) {
+  if (end.of_window()) return {};
   const auto differ = [&](const std::string& here, const std::string& there) {
     return "the two ends disagree: " + here + " a slot here, " + there + " at rank " + std::to_string(end.opening.peer);
   };
@@ -44,8 +45,9 @@ ChannelEnd::ChannelEnd(std::shared_ptr<const Services> services, Opening what)
       races_(opening.rank, opening.peer, opening.key.tag, sends(), depth()) {
   constexpr int kDeep = 4;  // from here on many epochs are under way at a time
   const auto standing = opening.options.depth >= kDeep ? Standing::alone : Standing::together;
-  word_ = services_->registry.take_word(opening.key.world_peer, standing);
-  failure_.poisons(word_);
+  word_ = of_window() ? backends::Signal{&done, &done_parking, {}}  // no peer raises a word of it
+                      : services_->registry.take_word(opening.key.world_peer, standing);
+  if (!of_window()) failure_.poisons(word_);
   if (base::trace::on()) traced = trace_channel(services_->rank, services_->track);
 }
 
@@ -53,11 +55,12 @@ ChannelEnd::~ChannelEnd() {
   if (checked()) checks_->watched.end();
   landing_.reset();  // first: it may raise the words
   if (visible_ != nullptr) base::give_back(*visible_);
+  if (of_window()) return;
   services_->registry.give_back_word(opening.key.world_peer, word_);
   for (const auto& word : more_words_) services_->registry.give_back_word(opening.key.world_peer, word);
 }
 
-backends::Key ChannelEnd::land(backends::Link& link, std::vector<backends::Signal> more) {
+backends::Key ChannelEnd::open_landing(backends::Link& link, std::vector<backends::Signal> more) {
   more_words_ = std::move(more);
   for (auto& word : more_words_) {
     word.parking = word_.parking;  // a sleeper waits for all words at once
@@ -87,8 +90,7 @@ void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
   if (remote.failure) peer_failed(remote.failure->first, remote.failure->second);
   try {
     // The memory of a peer's end that was closed before it was announced here may be freed already.
-    if (!failed() && !closing.told() && (!remote.final || remote.final->wanted > 0))
-      put_ = link.prepare(sends() ? slots : backends::Slots{}, *this, std::move(remote.key));
+    if (!failed() && !closing.told() && (!remote.final || remote.final->wanted > 0)) put_ = prepare(link, remote);
     if (put_ != nullptr && remote.lengths) {
       auto both = std::make_unique<LengthsPut>(*this, std::move(put_), link, std::move(*remote.lengths), remote.depth,
                                                slot_bytes);
@@ -110,12 +112,21 @@ void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
       services_->engine.watch_credits(*rung_, opening.options.depth, *word_.word);
     }
   }
-  helper_ = sends() && rung_ == nullptr ? nullptr : services_->engine.helper();
+  helper_ = sends() && rung_ == nullptr && !posts_ ? nullptr : services_->engine.helper();
   peer_depth_.store(static_cast<std::uint64_t>(remote.depth), std::memory_order_release);
   if (put_ != nullptr && put_->obstacle) services_->registry.send_way(*this, *put_->obstacle);
   undecided_ = put_ != nullptr && landing_ != nullptr && landing_->way() == backends::Landing::Way::undecided;
   if (!undecided_) begin_working();
   if (remote.final) peer_closed(*remote.final);
+}
+
+std::unique_ptr<backends::Put> ChannelEnd::prepare(backends::Link& link, RemoteEnd& remote) {
+  return link.prepare(sends() ? slots : backends::Slots{}, *this, std::move(remote.key));
+}
+
+void ChannelEnd::stop_posting() noexcept {
+  if (rung_ != nullptr) services_->engine.forget(*rung_);
+  if (lengths() != nullptr) lengths()->forget(services_->engine);
 }
 
 void ChannelEnd::decide(const std::string& obstacle) {
@@ -142,6 +153,7 @@ void ChannelEnd::peer_closed(const Final& final) {
 
 bool ChannelEnd::complete_without(const Final& final) {
   shut_end();
+  if (of_window()) return written();  // accesses under way have got no answer
   if (!sends()) return landed(final.wanted);
   // Credits that the peer's streams would still have given.
   if (word_.word->value.load(std::memory_order_relaxed) < final.credited)
@@ -189,9 +201,17 @@ void ChannelEnd::record(const SharedFailure& failure, const std::string& what, b
   const Code code = failure->error().code();
   // The loss of a peer changes nothing for an end that was never used.
   const bool matters = code != Code::peer_lost || epoch() > 0;
-  services_->failures.record(failure, matters, [this] { set_failed(); });
-  hold_kernels();   // before the poison, which wakes waiting kernels
-  limit_.store(0);  // after the failure: a caller that meets the limit says why
+  // Both at once: whoever has been thrown the failure by `check` is refused by every verb.
+  const auto fail_end = [this] {
+    set_failed();
+    limit_.store(0);  // then: a caller that meets the limit says why
+  };
+  if (opening.quiet) {
+    fail_end();
+  } else {
+    services_->failures.record(failure, matters, fail_end);
+  }
+  hold_kernels();  // before the poison, which wakes waiting kernels
   failure_.poison();
   if (!connected()) base::raise(connected_word_, base::kPoison, done_parking);
   done_parking.wake();
@@ -213,8 +233,9 @@ bool ChannelEnd::holds_up(const ChannelEnd& other) const noexcept {
 
 void ChannelEnd::refuse(std::uint64_t epoch) const {
   check();
-  if (bound_ == kClosed) misuse(epoch, "the channel is closed here");
+  if (bound_ == kClosed) misuse(epoch, of_window() ? "the target is closed here" : "the channel is closed here");
   const std::string by = ": rank " + std::to_string(opening.peer) + " has closed its end";
+  if (of_window()) throw error(Code::closed, epoch, "rank " + std::to_string(opening.peer) + " has closed the window");
   if (sends()) misuse(epoch, "put " + std::to_string(epoch) + " will never be credited" + by);
   throw error(Code::closed, epoch, "epoch " + std::to_string(epoch) + " will never come" + by);
 }
@@ -255,8 +276,11 @@ void ChannelEnd::join_plan() {
 
 std::string ChannelEnd::describe() const {
   const std::lock_guard lock(services_->registry.mutex());
-  std::string text = (opening.name.empty() ? "" : "'" + opening.name + "' ") + direction() + ", " +
-                     std::to_string(opening.options.depth) + " x " + std::to_string(slot_bytes) + " bytes: ";
+  std::string text = (opening.name.empty() ? "" : "'" + opening.name + "' ") + direction();
+  if (!of_window()) {
+    text += ", " + std::to_string(opening.options.depth) + " x " + std::to_string(slot_bytes) + " bytes";
+  }
+  text += ": ";
   if (remote_id == 0 || undecided_) return text + "not connected yet";
   if (stale_)
     text += "the GPU's driver still has the pages that were at these addresses before: kernels must not use them; ";
@@ -299,8 +323,7 @@ bool ChannelEnd::close_within(base::Limit& limit) {
   lower_limit(0);
   if (!await_counts(&Epochs::is_decided, limit)) return false;  // closing announces the number of epochs
   if (!services_->registry.close(*this, limit)) return false;
-  if (rung_ != nullptr) services_->engine.forget(*rung_);
-  if (lengths() != nullptr) lengths()->forget(services_->engine);
+  stop_posting();
   closed_ = true;
   if (checked()) checks_->watched.end();
   races_.all_taken_back();

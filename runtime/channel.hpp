@@ -97,11 +97,11 @@ class ChannelEnd : public EndInfo,
   // For the registry, with its mutex: opening.
   /// Called once the link to the peer is ready. Prepares where the peer's puts land, and returns the key to announce.
   /// `more`: the signals of rails beyond the first.
-  backends::Key land(backends::Link& link, std::vector<backends::Signal> more);
-  /// After `land`, for a receiver with ChannelOptions::lengths. Returns the key to announce with the other.
+  virtual backends::Key open_landing(backends::Link& link, std::vector<backends::Signal> more);
+  /// After `open_landing`, for a receiver with ChannelOptions::lengths. Returns the key to announce with the other.
   backends::Key land_lengths(backends::Link& link, backends::Signal signal);
   /// The slots that the peer's puts land in; none: they only raise a word.
-  backends::Slots target() const { return sends() ? backends::Slots{} : slots; }
+  backends::Slots target() const { return opening.key.role == Role::receiver ? slots : backends::Slots{}; }
   /// Connects with the peer's end. From here on the verbs work, unless the landing is undecided.
   void connect(backends::Link& link, RemoteEnd remote);
   /// The peer has reported how it reaches the target; from here on the verbs work.
@@ -109,7 +109,10 @@ class ChannelEnd : public EndInfo,
 
   // For the registry, with its mutex: failing.
   void peer_lost(Code code, const std::string& what) noexcept;
-  void peer_failed(Code code, const std::string& what) noexcept { record(code, what, false); }
+  /// The owner of a window has no part in what its peers do.
+  void peer_failed(Code code, const std::string& what) noexcept {
+    if (opening.key.role != Role::window) record(code, what, false);
+  }
   /// This rank ends with the channel open: the peer loses it.
   void leave(const std::string& why) noexcept { record(Code::peer_lost, why, true); }
   /// An exception destroys this end, or one whose work this end holds up. The peer loses it, and a host stream that
@@ -137,10 +140,13 @@ class ChannelEnd : public EndInfo,
   bool has_arrived(const Final& final) const noexcept { return sends() || failed() || landed(final.wanted); }
   bool settled() const { return put_ == nullptr || put_->settled(); }
   bool disarmed(bool key_closed) const { return put_ == nullptr || put_->disarmed(key_closed); }
-  Final final() const noexcept { return {epoch(), put_epochs().last()}; }
+  /// Nothing of a target's accesses is still to arrive when they have completed.
+  Final final() const noexcept { return of_window() ? Final{} : Final{epoch(), put_epochs().last()}; }
   void peer_closed(const Final& final);
   /// True if work is enqueued that will never complete, because the peer has closed.
-  bool beyond_final() const noexcept { return closing.theirs && !failed() && epoch() > last_possible(*closing.theirs); }
+  bool beyond_final() const noexcept {
+    return closing.theirs && !of_window() && !failed() && epoch() > last_possible(*closing.theirs);
+  }
   /// Fails the end for such work, once all work before it has completed.
   virtual void refuse_enqueued() = 0;
   /// True if the peer closed and then died, and some of its writes have not arrived yet.
@@ -181,6 +187,14 @@ class ChannelEnd : public EndInfo,
     if (failed()) failure_.raise();
   }
   bool connected() const noexcept { return connected_word_.value.load(std::memory_order_acquire) == 1; }
+  // For an end that is a part of another one, which waits in its place.
+  device::Wait wait_for_peer(std::uint64_t epoch) const noexcept {
+    return {&connected_word_, 1, &done_parking, epoch, "wait for the peer"};
+  }
+  /// Of a receiver with one rail.
+  device::Wait wait_for_arrival(std::uint64_t arrives, std::uint64_t epoch) const noexcept {
+    return {word_.word, arrives, word_.parking, epoch, "wait for a reply"};
+  }
   void wait_connected(std::optional<Timeout> timeout);
   /// `stated`: the limit as the error states it.
   void wait_connected(base::Limit& limit, Timeout stated);
@@ -222,6 +236,7 @@ class ChannelEnd : public EndInfo,
   /// Blocks the host until every put, or credit, has completed. Returns the last epoch that has.
   virtual std::uint64_t complete(base::Limit& limit);
   const Services& services() const noexcept { return *services_; }
+  const std::shared_ptr<const Services>& own_services() const noexcept { return services_; }
 
   // For plans. A channel is in one plan at most, from `join_plan` on; a committed plan drives it.
   void join_plan();
@@ -327,6 +342,10 @@ class ChannelEnd : public EndInfo,
   virtual std::pair<base::Lack, std::uint64_t> lacks(std::uint64_t epoch) const noexcept = 0;
   /// Gives the driver all of this end that its streams will use, once connected.
   virtual void reach_own(device::Driver& driver) = 0;
+  /// Makes the put of this end, which reaches the memory of the peer. Null: it has none. @throws std::exception
+  virtual std::unique_ptr<backends::Put> prepare(backends::Link& link, RemoteEnd& remote);
+  /// The end is closed: the engine posts nothing of it any more.
+  virtual void stop_posting() noexcept;
 
   /// From now on the engine polls this end, which then raises `visible_`; `from`: the epochs that it has reached.
   void let_engine_poll(device::Driver& driver, std::uint64_t from);
@@ -338,6 +357,7 @@ class ChannelEnd : public EndInfo,
   const Epochs& put_epochs() const noexcept { return sends() ? epochs_ : releases_; }
   /// The last epoch that a channel can reach after its peer has closed.
   std::uint64_t last_possible(const Final& final) const noexcept {
+    if (of_window()) return 0;
     return sends() ? final.credited + peer_depth_.load(std::memory_order_relaxed) : final.wanted;
   }
   /// The peer's put of `epoch` has arrived, on all rails.
@@ -505,6 +525,7 @@ class ChannelEnd : public EndInfo,
   std::atomic<base::Progress*> visible_{nullptr};
   EndFailure failure_;
   [[no_unique_address]] base::races::Slots races_;
+  bool posts_ = false;  // the engine posts what it puts, without a RungPut
 
  private:
   /// The value of `bound_` in a channel that this process uses with streams of this kind. So one comparison finds

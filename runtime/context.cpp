@@ -16,6 +16,7 @@
 #include "device/retire.hpp"
 #include "runtime/handles.hpp"
 #include "runtime/plan.hpp"
+#include "runtime/target.hpp"
 #include "runtime/world.hpp"
 
 namespace sluice {
@@ -151,10 +152,51 @@ struct detail::ContextAccess {
     const auto make = [&] { return base::make_here<Core>(services, std::move(opening)); };
     auto core = in.with_resources(make, Code::out_of_resources, peer, tag, "opening");
     if (services->checks) core->begin_checks(from);
-    services->registry.open(core);
+    services->registry.open(*core);
     return ChannelAccess::make<Handle>(std::move(core));
   }
   static Context::Impl& of(Context& context) { return context.in(); }
+  static Window open_window(Context::Impl& in, std::string_view name, Slice memory) {
+    memory = SliceAccess::own(std::move(memory));
+    if (memory.bytes() == 0) throw in.bad("a window of 0 bytes");
+    const auto& block = SliceAccess::block(memory);
+    if (block != nullptr && block->extent.driver != nullptr) throw in.bad("a window of a GPU's memory");
+    if (reinterpret_cast<std::uintptr_t>(memory.data()) % sizeof(std::uint64_t) != 0)
+      throw in.bad("a window that does not begin at a multiple of 8 bytes");
+    const auto services = in.world->services();
+    runtime::WindowOpening opening{window_scope(in, name),           std::string(name), in.rank, in.ranks, memory,
+                                   base::hash(in.world->place().job)};
+    auto core = base::make_here<runtime::WindowCore>(services, std::move(opening));
+    services->registry.open(core);
+    return ChannelAccess::make_window(std::move(core));
+  }
+  static Target open_target(Context::Impl& in, Rank peer, std::string scope, std::string name,
+                            std::optional<runtime::Block> block) {
+    const auto services = in.world->services();
+    const auto tag = static_cast<Tag>(services->registry.next_id());  // no other target of this rank has it
+    ChannelOptions options;
+    check(in, peer, tag, {}, options);
+    runtime::Opening opening{
+        {in.world_rank(peer), std::move(scope), tag, Role::target}, in.rank, peer, {}, options, std::move(name), {}};
+    const auto make = [&] { return base::make_here<runtime::TargetCore>(services, std::move(opening), block); };
+    auto core = in.with_resources(make, Code::out_of_resources, peer, tag, "opening");
+    services->registry.open(*core);
+    return ChannelAccess::make<Target>(std::move(core));
+  }
+  static std::string window_scope(const Context::Impl& in, std::string_view name) {
+    if (name.empty() || name.size() > kMaxName)
+      throw in.bad("the name of a window has 1 to " + std::to_string(kMaxName) + " characters");
+    return in.checked(inside(in.scope, '@', name));
+  }
+  static Target open_target(Context::Impl& in, std::span<const std::byte> handle) {
+    const auto read = runtime::read_handle(handle, base::hash(in.world->place().job));
+    if (const auto* const why = std::get_if<std::string>(&read)) throw in.bad(*why);
+    const auto& block = std::get<runtime::BlockOfWindow>(read);
+    for (Rank peer = 0; peer < in.size; ++peer) {
+      if (in.world_rank(peer) == block.world_rank) return open_target(in, peer, block.scope, {}, block.block);
+    }
+    throw in.bad("a handle of a window of a rank that is not in this context");
+  }
 
  private:
   static runtime::Opening checked(Context::Impl& in, const std::string& scope, Role role, Rank peer, Tag tag,
@@ -262,6 +304,16 @@ Receiver Scope::receiver(Rank peer, Tag tag, Slice target, ChannelOptions option
 Plan Context::plan() {
   return detail::PlanAccess::make(base::make_here<detail::PlanCore>(in().world->services(), in().rank));
 }
+
+Window Context::window(std::string_view name, Slice memory) {
+  return ContextAccess::open_window(in(), name, std::move(memory));
+}
+
+Target Context::target(Rank peer, std::string_view name) {
+  return ContextAccess::open_target(in(), peer, ContextAccess::window_scope(in(), name), std::string(name), {});
+}
+
+Target Context::target(std::span<const std::byte> handle) { return ContextAccess::open_target(in(), handle); }
 
 Scope Context::scope(std::string_view name) {
   if (name.size() > kMaxName) throw in().bad("a scope's name is too long");

@@ -6,15 +6,11 @@
 #include "base/text.hpp"
 
 namespace sluice::runtime {
-namespace {
-
 device::Extent extent_of(const Slice& memory) {
   const auto& block = detail::SliceAccess::block(memory);
   if (block == nullptr) return {memory.data(), memory.bytes()};
   return {memory.data(), memory.bytes(), block->extent.segment, block->extent.driver};
 }
-
-}  // namespace
 
 EndInfo::EndInfo(Opening what, std::uint64_t number)
     : opening(std::move(what)), id(number),
@@ -27,7 +23,8 @@ Batch EndInfo::batch(std::uint64_t first, std::size_t count, Stream::Kind used_b
 }
 
 Error EndInfo::error(Code code, std::uint64_t epoch, const std::string& what) const {
-  const char* end = sends() ? "sender: " : "receiver: ";
+  constexpr const char* kRoles[] = {"sender: ", "receiver: ", "target: ", "window: "};
+  const char* const end = kRoles[static_cast<std::size_t>(opening.key.role)];
   const std::string named = opening.name.empty() ? end : "'" + opening.name + "' " + end;
   return {code, opening.rank, opening.peer, opening.key.tag, epoch, named + what};
 }
@@ -35,8 +32,9 @@ Error EndInfo::error(Code code, std::uint64_t epoch, const std::string& what) co
 void EndInfo::misuse(std::uint64_t epoch, const std::string& what) const { throw error(Code::misuse, epoch, what); }
 
 std::string EndInfo::direction() const {
-  return (sends() ? "to rank " : "from rank ") + std::to_string(opening.peer) + ", tag " +
-         std::to_string(opening.key.tag);
+  const std::string peer = std::to_string(opening.peer);
+  if (of_window()) return (sends() ? "a window of rank " : "a target of rank ") + peer;
+  return (sends() ? "to rank " : "from rank ") + peer + ", tag " + std::to_string(opening.key.tag);
 }
 
 base::trace::Channel EndInfo::trace_channel(Rank rank, base::trace::Track engine) const {

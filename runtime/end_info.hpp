@@ -15,7 +15,14 @@
 
 namespace sluice::runtime {
 
-enum class Role : std::uint8_t { sender, receiver };
+/// A target is an end whose user reaches the window of a peer; the end that the peer makes for it is of the window.
+enum class Role : std::uint8_t { sender, receiver, target, window };
+
+/// The role of the end that one of this role is matched with.
+constexpr Role opposite(Role role) noexcept {
+  constexpr Role kOpposite[] = {Role::receiver, Role::sender, Role::window, Role::target};
+  return kOpposite[static_cast<std::size_t>(role)];
+}
 
 /// Ends match if their keys do.
 struct ChannelKey {
@@ -26,6 +33,9 @@ struct ChannelKey {
   auto operator<=>(const ChannelKey&) const = default;
 };
 
+/// The memory of a slice, as backends take it.
+device::Extent extent_of(const Slice& memory);
+
 /// An end as its owner opened it.
 struct Opening {
   ChannelKey key;
@@ -35,14 +45,18 @@ struct Opening {
   ChannelOptions options;
   std::string name;
   std::string contents;
-  int gpu = -1;  ///< of the stream that the options name, if that is a GPU's
+  int gpu = -1;        ///< of the stream that the options name, if that is a GPU's
+  bool quiet = false;  ///< part of another end, which tells of failures
 };
 
 class EndInfo {
  public:
   EndInfo(Opening what, std::uint64_t number);
 
-  bool sends() const noexcept { return opening.key.role == Role::sender; }
+  /// Its verbs write into the memory of the peer.
+  bool sends() const noexcept { return opening.key.role == Role::sender || opening.key.role == Role::target; }
+  /// It is an end of a window, which has neither slots nor credits.
+  bool of_window() const noexcept { return opening.key.role >= Role::target; }
   std::uint64_t depth() const noexcept { return static_cast<std::uint64_t>(opening.options.depth); }
   /// The slot of `epoch`. In program order the slice does not own the memory: counting an owner in and out takes as
   /// long as a small put. Work on any other stream may outlive the channel.

@@ -33,6 +33,7 @@ struct ChannelAccess {
   static Handle make(std::shared_ptr<runtime::ChannelEnd> end) {
     return Handle(std::move(end));
   }
+  static Window make_window(std::shared_ptr<runtime::WindowCore> core) { return Window(std::move(core)); }
   static const std::shared_ptr<runtime::ChannelEnd>& end(const ChannelHandle& channel) { return channel.end_; }
 };
 

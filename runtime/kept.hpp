@@ -9,6 +9,7 @@
 namespace sluice::runtime {
 
 class ChannelEnd;
+class WindowCore;
 
 /// Time left for closing a channel that an exception, or the end of the rank, leaves open. All such channels of a
 /// thread share one deadline: 5 s, or `most`, after the first call. Exceptions cannot be told apart, so a new deadline
@@ -20,7 +21,10 @@ void begin_anew() noexcept;
 /// Closes the end of a destroyed handle. Keeps and logs an end that cannot be closed in time.
 void abandon(std::shared_ptr<ChannelEnd> end) noexcept;
 
-/// Closes and frees the kept ends that nothing uses any more.
+/// Closes the window of a destroyed handle. Keeps and logs one that cannot be closed in time.
+void abandon(std::shared_ptr<WindowCore> window) noexcept;
+
+/// Closes and frees the kept ends and windows that nothing uses any more.
 void reclaim();
 /// Keeps the end to the end of the process: streams may use it for that long.
 void keep_for_ever(std::shared_ptr<ChannelEnd> end);

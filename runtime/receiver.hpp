@@ -33,6 +33,8 @@ class ReceiverCore final : public runtime::ChannelEnd {
   // For a host that waits for several ends.
   /// The next epoch is in its slot, or will never be: `wait_for` returns, or throws, at once.
   bool may_take() noexcept;
+  /// The peer's put of `epoch` has arrived.
+  bool has_landed(std::uint64_t epoch) const noexcept { return landed(epoch); }
   /// The peer has closed, and every epoch that it announced was waited for.
   bool all_taken() const noexcept;
   /// Adds the places where threads sleep for what `may_take` looks at.

@@ -11,6 +11,7 @@
 #include "runtime/engine.hpp"
 #include "runtime/kept.hpp"
 #include "runtime/report.hpp"
+#include "runtime/window.hpp"
 
 namespace sluice::runtime {
 namespace {
@@ -18,6 +19,8 @@ namespace {
 using base::Clock;
 
 constexpr std::size_t kMaxText = 4096;  // must fit into one packet
+
+constexpr const char* kEnded = "this rank has ended";
 
 constexpr auto kSeenBy = std::chrono::milliseconds(500);  // an arrival, after its bytes
 
@@ -36,7 +39,7 @@ std::pair<Code, std::string> get_failure(Reader& message) {
 }
 
 ChannelKey as_seen_here(const Peer& peer, Role theirs, std::string scope, Tag tag) {
-  return {peer.rank, std::move(scope), tag, theirs == Role::sender ? Role::receiver : Role::sender};
+  return {peer.rank, std::move(scope), tag, opposite(theirs)};
 }
 
 }  // namespace
@@ -51,31 +54,36 @@ void Registry::give_back_word(Rank peer, const backends::Signal& word) {
   peers_.at(peer).words.give_back(word);
 }
 
-void Registry::open(const std::shared_ptr<ChannelEnd>& end) {
+void Registry::open(ChannelEnd& end) {
   reclaim();
   const std::lock_guard lock(mutex_);
-  const ChannelKey& key = end->opening.key;
-  if (ended_) throw error_of(end->opening, Code::misuse, "this rank has ended");
+  const ChannelKey& key = end.opening.key;
+  if (ended_) throw error_of(end.opening, Code::misuse, kEnded);
   if (open_.contains(key)) {
-    throw error_of(end->opening, Code::misuse,
+    throw error_of(end.opening, Code::misuse,
                    std::string("a duplicate: a ") + (key.role == Role::sender ? "sender" : "receiver") +
                        " with this peer and tag is open already");
   }
   begin_anew();
   failures_.forget_told();
-  open_[key] = end->id;
+  add(end);
+}
+
+/// Announces the end, at once or when the link to the peer is ready.
+void Registry::add(ChannelEnd& end) {
+  open_[end.opening.key] = end.id;
   ++report().ends;
-  ends_[end->id] = end.get();
-  waiting_here_[key].push_back(end->id);
-  Peer& peer = peer_of(*end);
+  ends_[end.id] = &end;
+  waiting_here_[end.opening.key].push_back(end.id);
+  Peer& peer = peer_of(end);
   peers_.reach(peer);
-  if (peer.lost) return lose(*end, peer);
+  if (peer.lost) return lose(end, peer);
   if (peer.linked) {
-    announce(*end);
+    announce(end);
   } else {
-    unannounced_[peer.rank].push_back(end->id);
+    unannounced_[peer.rank].push_back(end.id);
   }
-  if (!doom_.empty()) end->fail(Code::aborted, doom_);
+  if (!doom_.empty()) end.fail(Code::aborted, doom_);
   // Its sleep does not look at a socket that was made meanwhile (test:
   // Start.the_end_of_a_thread_rank_is_noticed_by_the_others).
   engine_.wake();
@@ -93,7 +101,7 @@ Registry::Keys Registry::land(Peer& peer, ChannelEnd& end) {
     std::vector<backends::Signal> more;
     for (std::size_t rail = 1; rail < peer.link->rails(end.target()); ++rail)
       more.push_back(peer.words.take(Standing::alone));
-    Keys keys{end.land(*peer.link, std::move(more)), std::nullopt};
+    Keys keys{end.open_landing(*peer.link, std::move(more)), std::nullopt};
     if (!end.sends() && end.opening.options.lengths)
       keys.lengths = end.land_lengths(*peer.link, peer.words.take(Standing::together));
     return keys;
@@ -198,6 +206,7 @@ void Registry::lost(Peer& peer) {
 
 /// A peer that has aborted says so before it ends.
 void Registry::lose(ChannelEnd& end, const Peer& peer) {
+  if (end.opening.key.role == Role::window) closing_.insert(&end);
   if (peer.last_words.empty()) return end.peer_lost(Code::peer_lost, peer.why_lost);
   end.peer_lost(Code::aborted, peer.last_words);
 }
@@ -224,6 +233,12 @@ void Registry::said(Peer& peer, Kind kind, Reader& message, std::vector<base::Fd
         closing_.insert(end);
       }
       return;
+    case Kind::refusal:
+      if (ChannelEnd* const end = end_here(message.get<std::uint64_t>())) {
+        const auto code = message.get<Code>();
+        end->peer_failed(code, message.text());
+      }
+      return;
     case Kind::question: return on_question(peer, message);
     case Kind::answer: return on_answer(message);
   }
@@ -248,11 +263,13 @@ void Registry::on_opening(Peer& peer, Reader& message, std::vector<base::Fd> fds
   }
   remote.key.received = std::move(fds);
   if (!message.over()) remote.failure = get_failure(message);
-  if (peer.link != nullptr) peer.link->arrived(remote.key);
+  if (peer.link != nullptr && !remote.key.bytes.empty()) peer.link->arrived(remote.key);  // a target has none
   if (peer.link != nullptr && remote.lengths) peer.link->arrived(*remote.lengths);
   const ChannelKey key = as_seen_here(peer, role, std::move(scope), tag);
   keys_there_.insert_or_assign({peer.rank, remote.id}, key);
   waiting_there_[key].push_back(std::move(remote));
+  if (role == Role::target) admit(key);
+  if (role == Role::sender && is_scope_of_handle(key.scope)) join_agent(key);
   match_oldest(key);
 }
 
@@ -289,6 +306,7 @@ void Registry::on_closing(Peer& peer, Reader& message) {
     waiting->key = {};                                  // its memory will never be mapped
     waiting->lengths.reset();
   }
+  turn_away(peer, remote_id);
   send_let_go(peer, remote_id);
 }
 

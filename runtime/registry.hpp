@@ -19,8 +19,10 @@
 
 namespace sluice::runtime {
 
-/// Handles own the ends; the registry has plain pointers, used under its mutex. That mutex guards everything in a
-/// channel that is not on its hot path.
+class WindowCore;
+
+/// Handles own the ends, and windows those of their targets; the registry has plain pointers, used under its mutex.
+/// That mutex guards everything in a channel that is not on its hot path.
 class Registry final : public Peers::Handler {
  public:
   Registry(Engine& engine, Peers& peers, Failures& failures) : engine_(engine), peers_(peers), failures_(failures) {}
@@ -32,9 +34,14 @@ class Registry final : public Peers::Handler {
 
   // For the user's thread.
   /// Announces a new end, and matches it. @throws Error{Code::misuse} for a duplicate
-  void open(const std::shared_ptr<ChannelEnd>& end);
+  void open(ChannelEnd& end);
   /// Closes the end. False: not possible within the limit; the caller may try again.
   bool close(ChannelEnd& end, base::Limit& limit);
+  /// Makes the window known to peers. @throws Error{Code::misuse} for a duplicate
+  void open(const std::shared_ptr<WindowCore>& window);
+  /// Closes the window for all targets of peers. False: not possible within the limit; the caller may try again.
+  bool close(WindowCore& window, base::Limit& limit);
+  void leave(WindowCore& window, const std::string& why);
   /// Called when the rank ends: open ends fail, and the peers lose them. Waits up to `limit` until the peers release
   /// the memory of this rank.
   void leave(const std::string& why, base::Limit& limit);
@@ -89,11 +96,12 @@ class Registry final : public Peers::Handler {
   ChannelEnd* end_here(std::uint64_t id) const;
   ChannelEnd* end_of_peer(const Peer& peer, std::uint64_t remote_id) const;
   RemoteEnd* waiting_end(const Peer& peer, std::uint64_t remote_id);
-  static void lose(ChannelEnd& end, const Peer& peer);
+  void lose(ChannelEnd& end, const Peer& peer);
   void on_opening(Peer& peer, Reader& message, std::vector<base::Fd> fds);
   void on_closing(Peer& peer, Reader& message);
   void on_failure(Peer& peer, Reader& message);
   Keys land(Peer& peer, ChannelEnd& end);
+  void add(ChannelEnd& end);
   void announce(ChannelEnd& end);
   void match_oldest(const ChannelKey& key);
   void connect(ChannelEnd& end, RemoteEnd remote);
@@ -108,6 +116,12 @@ class Registry final : public Peers::Handler {
   void send_let_go(Peer& peer, std::uint64_t remote_id);
   void announce_closing(const ChannelEnd& end);
   void begin_closing(ChannelEnd& end);
+  void admit(const ChannelKey& key);
+  void join_agent(const ChannelKey& key);
+  void refuse(const ChannelKey& key);
+  void turn_away(const Peer& peer, std::uint64_t remote_id);
+  void begin_to_part(ChannelEnd& end);
+  void forget_window_end(ChannelEnd& end);
   void leave_in_front_of(const ChannelEnd& end);
   void let_go(ChannelEnd& end);
   void unmap_peer(ChannelEnd& end);
@@ -143,6 +157,7 @@ class Registry final : public Peers::Handler {
   std::map<Rank, std::vector<std::uint64_t>> unannounced_;           // their link is not ready; oldest first
   std::set<ChannelEnd*> closing_;  // their user or the peer has closed, or the peer has sent `let_go`
   std::set<ChannelEnd*> streams_;  // used on streams of GPUs, or counted by kernels
+  std::map<std::string, std::shared_ptr<WindowCore>> windows_;  // open or closing, by scope; twice each
   std::vector<Unmapping> unmappings_;
   std::string doom_;
   base::Clock::time_point poison_due_{};

@@ -11,6 +11,7 @@
 #include "runtime/kept.hpp"
 #include "runtime/registry.hpp"
 #include "runtime/report.hpp"
+#include "runtime/window.hpp"
 
 namespace sluice::runtime {
 namespace {
@@ -82,6 +83,7 @@ void Registry::leave_in_front_of(const ChannelEnd& end) {
 
 void Registry::leave(const std::string& why, base::Limit& limit) {
   std::vector<std::shared_ptr<ChannelEnd>> still_used;  // peers or streams may still write into their memory
+  std::map<std::string, std::shared_ptr<WindowCore>> windows;
   {
     std::unique_lock lock(mutex_);
     if (ended_) return;
@@ -94,6 +96,12 @@ void Registry::leave(const std::string& why, base::Limit& limit) {
     for (auto& [id, end] : ends_) {
       if (!try_to_close(*end)) still_used.push_back(end->weak_from_this().lock());
       end->closing.let_go();
+    }
+    windows.swap(windows_);
+    for (auto& [scope, window] : windows) {
+      for (auto& [id, end] : std::exchange(window->ends, {})) {
+        if (try_to_close(*end)) forget(*end);
+      }
     }
     ended_ = true;
     changed_.notify_all();
@@ -109,11 +117,14 @@ void Registry::look_again(ChannelEnd& end) {
 
 void Registry::advance_all() {
   end_unmappings();
-  std::erase_if(closing_, [this](ChannelEnd* end) {
+  std::vector<ChannelEnd*> of_windows;
+  std::erase_if(closing_, [&](ChannelEnd* end) {
     if (end->beyond_final()) end->refuse_enqueued();
-    try_to_close(*end);
+    begin_to_part(*end);
+    if (try_to_close(*end) && end->opening.key.role == Role::window) of_windows.push_back(end);
     return !end->closing.waits() && !end->beyond_final() && !end->counted();
   });
+  for (ChannelEnd* const end : of_windows) forget_window_end(*end);
 }
 
 /// This end no longer touches the peer's memory. Notifies the peer once all of that memory is unmapped.
@@ -172,7 +183,7 @@ void Registry::forget(ChannelEnd& end) {
   by_peer_.erase({end.opening.key.world_peer, end.remote_id});
   // The place in the queue stays: the peer may open its end later, and must then find that this one has closed.
   const auto waiting = waiting_here_.find(end.opening.key);
-  if (waiting != waiting_here_.end() && peer_of(end).lost) waiting_here_.erase(waiting);
+  if (waiting != waiting_here_.end() && (end.of_window() || peer_of(end).lost)) waiting_here_.erase(waiting);
 }
 
 }  // namespace sluice::runtime

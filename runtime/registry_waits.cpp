@@ -45,6 +45,10 @@ std::string Registry::openings_of(const Peer& peer) const {
     if (key.world_peer != peer.rank || waiting.empty()) continue;
     if (++named > kMost) return text + " and more";
     text += (text.empty() ? "" : ", ");
+    if (key.role == Role::window) {
+      text += "a target of a window";
+      continue;
+    }
     text += (key.role == Role::sender ? "a receiver" : "a sender");
     text += " of tag " + std::to_string(key.tag);
   }

@@ -32,6 +32,8 @@ struct Services {
   Failures& failures;
   const backends::Transports& transports;
   Limits limits;
+  /// Which memory of a rank every other rank maps: none, all of it, or what Sluice has allocated.
+  backends::Transport::Maps maps = backends::Transport::Maps::nothing;
   bool checks = false;                            ///< SLUICE_CHECK
   std::chrono::milliseconds check_every{};        ///< period of the engine's check of waits on GPU streams
   Rank rank = 0;                                  ///< in the job

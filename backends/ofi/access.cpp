@@ -14,13 +14,8 @@ struct Offered {
   std::uint64_t bytes = 0;
 };
 
-fi_op op_of(Request::Kind kind) noexcept {
-  if (kind == Request::Kind::fetch_add) return FI_SUM;
-  return kind == Request::Kind::swap ? FI_ATOMIC_WRITE : FI_CSWAP;
-}
-
 Bounds bounds_of(const Rail& rail, const Offered& offered) {
-  return {offered.bytes, rail.largest_message(), rail.why_no_atomics()};
+  return {offered.bytes, rail.largest_message(), "it is not mapped"};
 }
 
 class RmaAccess final : public EngineAccess, private Mover {
@@ -33,8 +28,6 @@ class RmaAccess final : public EngineAccess, private Mover {
         flights_(static_cast<std::size_t>(depth)) {
     if (!rail_.reads()) throw std::runtime_error(station.provider + " cannot read the memory of peers");
     const std::lock_guard lock(station.mutex);
-    flights_registered_ =
-        rail_.registered({reinterpret_cast<std::byte*>(flights_.data()), flights_.size() * sizeof(Flight), nullptr});
     for (Flight& flight : flights_) rail_.know(flight.operation, *this);
     join();
   }
@@ -48,12 +41,9 @@ class RmaAccess final : public EngineAccess, private Mover {
       for (const Flight& flight : flights_) {
         if (flight.local != nullptr) rail_.disown(*flight.local);
       }
-      rail_.disown(*flights_registered_);
       station_.orphaned_flights.push_back(std::move(flights_));
-      station_.orphaned_memory.push_back(flights_registered_);
     }
     flights_.clear();
-    flights_registered_.reset();
   }
 
  private:
@@ -80,11 +70,7 @@ class RmaAccess final : public EngineAccess, private Mover {
     Remote there = offered_;
     there.spot.address += request.offset;
     if (request.kind == Request::Kind::get) return rail_.read(here, bytes, desc, there, flight.operation);
-    if (request.kind == Request::Kind::put)
-      return rail_.write({here, bytes, desc, flight.local->of_gpu}, there, {}, true, flight.operation);
-    flight.operand = request.operand;
-    flight.compare = request.compare;
-    return rail_.fetch(op_of(request.kind), flight, flights_registered_->desc(), here, desc, there);
+    return rail_.write({here, bytes, desc, flight.local->of_gpu}, there, {}, true, flight.operation);
   }
 
   /// Where program's memory was freed, its registration has ended too.
@@ -145,7 +131,6 @@ class RmaAccess final : public EngineAccess, private Mover {
   Remote offered_;
   std::vector<Flight> flights_;  // by epoch mod depth
   std::weak_ptr<Registration> last_;
-  std::shared_ptr<Registration> flights_registered_;
   std::vector<std::uint64_t> lost_;  // epochs that have failed, and wait for the verdict
   Refusals refused_;
   bool gave_up_ = false;  // nothing is under way any more, since the peer was lost

@@ -34,15 +34,14 @@ bool is_a_nic(const fi_info& device) {
   return bus != nullptr && bus->bus_type == FI_BUS_PCI;
 }
 
-/// The device with the most that it offers, in this order: deferred work, GPUs' memory, write-after-write order, reads,
-/// atomics.
+/// The device with the most that it offers, in this order: deferred work, GPUs' memory, write-after-write order, reads.
 Info best_of(const fi_info& device, bool triggers, bool gpus) {
   using Bits = std::initializer_list<std::uint64_t>;
   const std::uint64_t work = triggers ? kTriggerCaps : 0;
   const std::uint64_t memory = gpus ? FI_HMEM : 0;
   for (const std::uint64_t basic : Bits{work | memory, work, memory, 0}) {
     for (const std::uint64_t order : Bits{FI_ORDER_RMA_WAW, 0}) {
-      for (const std::uint64_t access : Bits{Rail::kReadCaps | FI_ATOMIC, Rail::kReadCaps, 0}) {
+      for (const std::uint64_t access : Bits{Rail::kReadCaps, 0}) {
         if (Info info = with(device, order, basic | access)) return info;
       }
     }
@@ -105,7 +104,6 @@ Rail::Rail(const fi_info& device, bool triggers, bool stage_all)
   table.type = FI_AV_TABLE;
   addresses_ = opened<fid_av>("fi_av_open", fi_av_open, domain_.get(), &table);
   endpoint_ = open_endpoint();
-  look_for_atomics();
   flushes_ = registered({flushed_.data(), flushed_.size(), nullptr});
 }
 
@@ -118,19 +116,6 @@ Owned<fid_ep> Rail::open_endpoint() const {
   check(fi_ep_bind(endpoint.get(), &addresses_->fid, 0), "fi_ep_bind");
   check(fi_enable(endpoint.get()), "fi_enable");
   return endpoint;
-}
-
-void Rail::look_for_atomics() {
-  fid_ep* const endpoint = endpoint_.get();
-  std::size_t words = 0;
-  const auto absent = [&](int code) { return code < 0 || words == 0; };
-  if ((info_->caps & FI_ATOMIC) == 0) {
-    why_no_atomics_ = "the provider has none";
-  } else if (absent(fi_fetch_atomicvalid(endpoint, FI_UINT64, FI_SUM, &words)) ||
-             absent(fi_fetch_atomicvalid(endpoint, FI_UINT64, FI_ATOMIC_WRITE, &words)) ||
-             absent(fi_compare_atomicvalid(endpoint, FI_UINT64, FI_CSWAP, &words))) {
-    why_no_atomics_ = "the provider does not say that it has all of them for words of 64 bits";
-  }
 }
 
 fid_ep* Rail::endpoint_to_peer() {
@@ -262,30 +247,6 @@ Posted Rail::read(std::byte* to, std::size_t bytes, void* desc, const Remote& fr
   const base::races::Unseen libfabric;
   const OnePiece piece(to, bytes, desc, from, operation);
   return posted(fi_readmsg(from.from, &piece.message, FI_COMPLETION), "fi_readmsg", operation);
-}
-
-Posted Rail::fetch(fi_op op, Flight& change, void* change_desc, std::byte* old, void* desc, const Remote& word) {
-  const fi_ioc operand{&change.operand, 1};
-  const fi_ioc compare{&change.compare, 1};
-  fi_ioc result{old, 1};
-  const fi_rma_ioc target{word.spot.address, 1, word.spot.key};
-  fi_msg_atomic message{};
-  message.msg_iov = &operand;
-  message.desc = &change_desc;
-  message.iov_count = 1;
-  message.addr = word.peer;
-  message.rma_iov = &target;
-  message.rma_iov_count = 1;
-  message.datatype = FI_UINT64;
-  message.op = op;
-  message.context = &change.operation.context;
-  if (op == FI_CSWAP) {
-    return posted(
-        fi_compare_atomicmsg(word.from, &message, &compare, &change_desc, 1, &result, &desc, 1, FI_COMPLETION),
-        "fi_compare_atomicmsg", change.operation);
-  }
-  return posted(fi_fetch_atomicmsg(word.from, &message, &result, &desc, 1, FI_COMPLETION), "fi_fetch_atomicmsg",
-                change.operation);
 }
 
 Posted Rail::posted(ssize_t code, const char* what, Operation& operation) {

@@ -50,7 +50,7 @@ class Owner {
   virtual void ended(Operation& operation, const std::string& why_not) = 0;
 };
 
-/// One write, read or atomic. Its owner keeps it until it has ended.
+/// One write or read. Its owner keeps it until it has ended.
 struct Operation {
   fi_context2 context{};  // first: libfabric hands its address back
   Owner* owner = nullptr;
@@ -72,11 +72,9 @@ struct Remote {
   Spot spot;
 };
 
-/// A request under way. libfabric keeps pointers into it.
+/// A request under way. libfabric keeps a pointer to its operation.
 struct Flight {
   Operation operation;
-  std::uint64_t operand = 0;
-  std::uint64_t compare = 0;            ///< of FI_CSWAP
   std::shared_ptr<Registration> local;  ///< null: it is not under way
   std::size_t bytes = 0;
 };
@@ -97,8 +95,6 @@ class Rail {
   bool triggers() const noexcept { return (~info_->caps & kTriggerCaps) == 0; }
   /// It reads the memory of peers.
   bool reads() const noexcept { return (~info_->caps & kReadCaps) == 0; }
-  /// Why it cannot change words of peers; empty: it can.
-  const std::string& why_no_atomics() const noexcept { return why_no_atomics_; }
   /// Remote addresses count from the start of the registered memory.
   bool by_offset() const noexcept { return (info_->domain_attr->mr_mode & FI_MR_VIRT_ADDR) == 0; }
   /// Registered memory is bound to an endpoint.
@@ -145,8 +141,6 @@ class Rail {
   }
   /// @throws std::runtime_error
   Posted read(std::byte* to, std::size_t bytes, void* desc, const Remote& from, Operation& operation);
-  /// `old` receives the word as it was. @throws std::runtime_error
-  Posted fetch(fi_op op, Flight& change, void* change_desc, std::byte* old, void* desc, const Remote& word);
 
   /// Ends the operations that have completed, and calls `landed(number)` for the numbers that came with peers' writes.
   template <class Landed>
@@ -161,7 +155,6 @@ class Rail {
  private:
   static constexpr std::size_t kAtOnce = 16;
   void open_queue();
-  void look_for_atomics();
   void end(Operation& operation, const std::string& why_not);
   Owned<fid_ep> open_endpoint() const;
   void end_failed();
@@ -176,7 +169,6 @@ class Rail {
   Owned<fid_cq> queue_;
   Owned<fid_av> addresses_;
   Owned<fid_ep> endpoint_;  // after what it is bound to, and so closed before
-  std::string why_no_atomics_;
   std::vector<Owned<fid_ep>> endpoints_to_peers_;
   int wait_fd_ = -1;
   int under_way_ = 0;

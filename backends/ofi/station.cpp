@@ -16,6 +16,9 @@ Station::~Station() {
   left_work.clear();
   for (const auto& rail : rails) rail->close_endpoints();
   orphaned_memory.clear();
+  for (auto& flights : orphaned_flights) {
+    for (Flight& flight : flights) flight.local.reset();
+  }
   rails.clear();
 }
 

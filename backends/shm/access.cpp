@@ -14,7 +14,7 @@ class KernelAccess final : public StreamAccess {
  public:
   KernelAccess(CrossMemory offered, std::size_t bytes, device::Watch& watch)
       : StreamAccess({.offered = bytes, .no_atomics = "it cannot be mapped"}, watch,
-                     "shm: by the kernel's cross-memory copy, since the peer's memory cannot be mapped; no atomics"),
+                     "shm: by the kernel's cross-memory copy, since the peer's memory cannot be mapped"),
         offered_(offered) {}
 
   Mapped forget_peer() noexcept override { return {}; }

@@ -112,7 +112,8 @@ class ShmLink final : public OnHostLink {
 
 class ShmTransport final : public OnHostTransport {
  public:
-  explicit ShmTransport(const Settings& settings) : OnHostTransport(bytes_of(own_address())), settings_(settings) {}
+  explicit ShmTransport(const Settings& settings)
+      : OnHostTransport(bytes_of(own_address()), Maps::host), settings_(settings) {}
 
   bool reaches(const Blob& peer, bool here) const override {
     return here && peer.size() == sizeof(Address);  // to other hosts no descriptors travel

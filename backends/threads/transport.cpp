@@ -37,7 +37,7 @@ class ThreadLink final : public OnHostLink {
 
 class ThreadTransport final : public OnHostTransport {
  public:
-  ThreadTransport() : OnHostTransport(bytes_of(base::process_token())) {}
+  ThreadTransport() : OnHostTransport(bytes_of(base::process_token()), Maps::process) {}
   bool reaches(const Blob& peer, bool) const override { return peer == address(); }
   std::unique_ptr<Link> connect(Rank, const Blob&, bool) override { return std::make_unique<ThreadLink>(); }
 };

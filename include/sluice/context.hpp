@@ -7,6 +7,7 @@
 #include <sluice/memory.hpp>
 #include <sluice/plan.hpp>
 #include <sluice/stream.hpp>
+#include <sluice/window.hpp>
 
 #include <cstddef>
 #include <initializer_list>
@@ -91,6 +92,21 @@ class SLUICE_EXPORT Context {
 
   /// A plan without channels.
   Plan plan();
+
+  /// Makes a window of `memory`, which peers of this context reach by this rank and `name`. No other rank takes part.
+  /// The memory begins at a multiple of 8 bytes, and is not a GPU's. `name`: 1 to 4096 characters.
+  /// @throws Error{Code::bad_argument} for other memory, an empty slice, or another name; {Code::misuse} if a window of
+  ///   this name is open here, or this rank has ended; {Code::aborted} if the job has ended.
+  Window window(std::string_view name, Slice memory);
+  /// Opens the window that `peer`, which may be this rank, has made under this name, or will make. Returns at once. As
+  /// for a channel, `wait_connected` and the first access wait for it.
+  /// @throws Error as `sender`
+  Target target(Rank peer, std::string_view name);
+  /// Opens the block of a window that a WindowHandle names, whose owner is a rank of this context.
+  /// @throws Error{Code::bad_argument} if the bytes are no WindowHandle, were damaged, are of another version of Sluice
+  ///   or another job, or of a rank outside the context. If the owner has no such window open, the target fails with
+  ///   {Code::misuse}.
+  Target target(std::span<const std::byte> handle);
 
   /// The scope of this name, 0 to 4096 characters. The scopes of one name are the same at all ranks of the context.
   /// @throws Error{Code::bad_argument} for a longer name, and if scopes and contexts are nested too deep.

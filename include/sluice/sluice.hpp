@@ -13,3 +13,4 @@
 #include <sluice/trace.hpp>
 #include <sluice/types.hpp>
 #include <sluice/wait_any.hpp>
+#include <sluice/window.hpp>

@@ -158,7 +158,7 @@ Asker::Asker(const Context& context, const Case& one, std::size_t local, std::si
     : context_(context), depth_(static_cast<std::uint64_t>(one.depth)), local_(one, local),
       offered_(one, context.rank() == 0 ? offered : 0), seam_(context, one) {
   access_ = seam_.link().access(one.depth, watch_, seam_.offered(offered_.extent()));
-  engine_access_ = dynamic_cast<backends::EngineAccess*>(access_.get());
+  engine_access_ = access_->posted;
   if (engine_access_ != nullptr) seam_.engine().watch(*engine_access_);
   if (one.host) stream_.emplace();
 }

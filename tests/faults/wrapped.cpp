@@ -364,7 +364,9 @@ class LosablePath final : public PathFinder {
 /// A transport whose puts go through `wrap`.
 class WrappedTransport : public Transport {
  public:
-  explicit WrappedTransport(const Settings& settings) : inner_(open_inner(settings)) { address_ = inner_->address(); }
+  explicit WrappedTransport(const Settings& settings) : Transport({}, Maps::process), inner_(open_inner(settings)) {
+    address_ = inner_->address();
+  }
 
   bool reaches(const Blob& peer, bool here) const override { return inner_->reaches(peer, here); }
   std::shared_ptr<const void> pin(const device::Extent& memory) override { return inner_->pin(memory); }

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Atomics on windows that some peer cannot map: a thread of the owner carries all of them out, so that there is one
+// agent for each word. A target sends its requests over one channel, and gets the replies over another. A target that
+// changes nothing has no channels, and a window that nobody changes has no thread.
+#pragma once
+
+#include <sluice/channel.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "backends/access.hpp"
+#include "base/limit.hpp"
+#include "runtime/end_info.hpp"
+#include "runtime/services.hpp"
+
+namespace sluice::detail {
+class ReceiverCore;
+}
+
+namespace sluice::runtime {
+
+class ChannelEnd;
+using detail::ReceiverCore;
+
+/// The channels of one target, at one of their ends.
+struct AgentLine {
+  /// A message, and what follows it in its slot: the numbers of an accumulate.
+  struct Message {
+    backends::Request::Kind kind{};
+    Op op{};
+    Number number{};
+    std::uint64_t offset = 0;
+    std::uint64_t operand = 0;
+    std::uint64_t compare = 0;
+    std::uint64_t bytes = 0;
+  };
+  static constexpr int kDepth = 16;
+  static constexpr std::size_t kSlot = 1024;
+  static constexpr std::size_t kMost = kSlot - sizeof(Message);  ///< bytes of an accumulate in one message
+
+  enum class Side : std::uint8_t { target, owner };
+  /// `of`: the target, or the end that the owner has for it. `key`: the peer, and scope and tag of the messages.
+  /// @throws Error
+  AgentLine(Side side, const std::shared_ptr<const Services>& services, const Opening& of, const ChannelKey& key);
+
+  Sender out;
+  Receiver in;
+};
+
+/// The target's side. It is used on the lane of the target, which also waits in its place: so a wait for a reply ends
+/// as those of the target do.
+class AgentClient {
+ public:
+  /// `scope`: of the window, for those that have a handle. `target`: also its watch. @throws Error
+  AgentClient(ChannelEnd& target, const Opening& of, std::string scope);
+
+  // On the lane. They return early if the target has failed. @throws Error of a channel
+  /// Asks for the atomic that is access `epoch` of the target. Its old value is here after `collect`.
+  void send(device::Lane lane, std::uint64_t epoch, const backends::Request& request);
+  /// Waits for all replies.
+  void collect(device::Lane lane, std::uint64_t epoch);
+  /// Takes what has been all_replied. Call it once `all_replied`.
+  void take_replies();
+
+  /// All messages are all_replied: the atomics are done, or never will be. Any thread.
+  bool all_replied() const noexcept;
+  /// All replies are taken. Any thread.
+  bool idle() const noexcept { return sent_.load() == taken_.load(); }
+  /// The receiver of the replies.
+  ReceiverCore& replies() const noexcept;
+
+ private:
+  void send(device::Lane lane, std::uint64_t epoch, const AgentLine::Message& message,
+            std::span<const std::byte> numbers, std::byte* old);
+  void take_one();
+  bool await(device::Lane lane, const device::Wait& wait);
+
+  ChannelEnd& target_;
+  AgentLine line_;
+  std::deque<std::byte*> olds_;  // where the old values go; null: nowhere
+  std::atomic<std::uint64_t> sent_{0};
+  std::atomic<std::uint64_t> taken_{0};
+};
+
+/// The owner's side: the agent of one window.
+class Agent {
+ public:
+  Agent(std::shared_ptr<const Services> services, std::span<std::byte> memory);
+  ~Agent();
+  Agent(const Agent&) = delete;
+  Agent& operator=(const Agent&) = delete;
+
+  /// A target has opened its end of the messages; `key` as seen here. Any thread, with any lock of the runtime.
+  void join(const ChannelKey& key, const Opening& of);
+  /// Answers what has arrived, and ends the thread. Idempotent. Without locks of the runtime.
+  void stop();
+
+ private:
+  struct Joined {
+    ChannelKey key;
+    Opening of;
+  };
+  void call() noexcept;
+  void serve();
+  bool admit_joined();
+  bool is_called() noexcept;
+  void await_work();
+  /// Answers what has arrived. False: the target has closed, or failed.
+  bool serve(AgentLine& line);
+  void carry_out(AgentLine& line, const Slice& slot);
+
+  const std::shared_ptr<const Services> services_;
+  const std::span<std::byte> memory_;
+  std::mutex mutex_;
+  std::vector<Joined> joined_;  // not admitted yet
+  bool stopping_ = false;
+  std::atomic<bool> called_{false};
+  backends::Signal call_;  // where the thread sleeps
+  std::list<AgentLine> lines_;
+  std::thread thread_;
+};
+
+}  // namespace sluice::runtime

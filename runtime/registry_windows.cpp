@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// How targets find windows. A target is an end with a number of its own as its tag; when it names a window that is
+// open, the registry of the owner makes the end that matches it.
+#include <algorithm>
+
+#include "runtime/engine.hpp"
+#include "runtime/registry.hpp"
+#include "runtime/window.hpp"
+
+namespace sluice::runtime {
+
+void Registry::open(const std::shared_ptr<WindowCore>& window) {
+  const std::lock_guard lock(mutex_);
+  if (ended_) throw window->error(Code::misuse, "this rank has ended");
+  if (!doom_.empty()) throw window->error(Code::aborted, doom_);
+  if (windows_.contains(window->opening.scope))
+    throw window->error(Code::misuse, "a window of this name is open already");
+  windows_[window->opening.scope] = windows_[window->scope_of_handle] = window;
+  std::vector<ChannelKey> waiting;
+  for (const auto& [key, ends] : waiting_there_) {
+    if (key.role == Role::window && key.scope == window->opening.scope) waiting.push_back(key);
+  }
+  for (const ChannelKey& key : waiting) add(window->admit(key));
+  engine_.wake();
+}
+
+/// Makes the end for a target whose opening has arrived, if its window is open. A window with a name may be opened
+/// later; one that a handle names was open.
+void Registry::admit(const ChannelKey& key) {
+  const auto found = windows_.find(key.scope);
+  if (found != windows_.end() && !found->second->closing) return add(found->second->admit(key));
+  if (is_scope_of_handle(key.scope)) refuse(key);
+}
+
+/// A target has opened its line to the agent of a window.
+void Registry::join_agent(const ChannelKey& key) {
+  const auto found = windows_.find(key.scope);
+  if (found == windows_.end()) return refuse(key);
+  found->second->join_agent(key);
+}
+
+void Registry::refuse(const ChannelKey& key) {
+  Writer message(Kind::refusal);
+  message.put(waiting_there_[key].front().id).put(Code::misuse);
+  message.text("the handle is of no window that is open there: it was closed, or the handle is not genuine");
+  peers_.send(peers_.at(key.world_peer), {message.take(), {}});
+  keys_there_.erase({key.world_peer, waiting_there_[key].front().id});
+  waiting_there_.erase(key);
+}
+
+/// A target that is matched with no end has closed.
+void Registry::turn_away(const Peer& peer, std::uint64_t remote_id) {
+  const auto found = keys_there_.find({peer.rank, remote_id});
+  if (found == keys_there_.end() || found->second.role != Role::window) return;
+  const ChannelKey key = found->second;
+  waiting_there_.erase(key);
+  keys_there_.erase(found);
+  const auto here = waiting_here_.find(key);  // made, and not announced since the link is not ready
+  if (here == waiting_here_.end()) return;
+  if (ChannelEnd* const end = end_here(here->second.front())) {
+    end->closing.let_go();
+    begin_closing(*end);
+  }
+}
+
+bool Registry::close(WindowCore& window, base::Limit& limit) {
+  std::unique_lock lock(mutex_);
+  window.closing = true;
+  for (auto& [id, end] : window.ends) begin_closing(*end);
+  engine_.wake();
+  const auto drop_closed = [&] {
+    std::vector<ChannelEnd*> ends;
+    for (auto& [id, end] : window.ends) {
+      if (ended_) end->closing.let_go();
+      if (try_to_close(*end)) ends.push_back(end.get());
+    }
+    for (ChannelEnd* const end : ends) forget_window_end(*end);
+    return window.ends.empty();
+  };
+  constexpr auto kPause = std::chrono::milliseconds(1);
+  while (!drop_closed() && !limit.over())
+    changed_.wait_until(lock, std::min(limit.next(), base::Clock::now() + kPause));
+  if (!drop_closed()) return false;
+  windows_.erase(window.opening.scope);
+  windows_.erase(window.scope_of_handle);
+  return true;
+}
+
+/// An exception destroys the window: its targets lose it.
+void Registry::leave(WindowCore& window, const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, end] : window.ends) end->leave(why);
+}
+
+/// The target has closed and accesses nothing any more, or is lost: earlier, the closing would shut the target.
+void Registry::begin_to_part(ChannelEnd& end) {
+  const Closing& closing = end.closing;
+  const bool parts = closing.theirs && closing.exposed != Exposed::open;
+  if (end.opening.key.role == Role::window && (parts || closing.peer_lost)) begin_closing(end);
+}
+
+void Registry::forget_window_end(ChannelEnd& end) {
+  const auto window = windows_.find(end.opening.key.scope);
+  forget(end);
+  if (window != windows_.end()) window->second->ends.erase(end.id);
+}
+
+}  // namespace sluice::runtime

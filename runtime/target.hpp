@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Accesses to the window of a peer.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "backends/access.hpp"
+#include "runtime/window.hpp"
+
+namespace sluice::runtime {
+
+/// Epoch n is access number n. It has completed when what it changes is changed and what it reads is here, so that
+/// nothing has to settle.
+class TargetCore final : public ChannelEnd {
+ public:
+  /// So many accesses are under way at a time, at most.
+  static constexpr int kDepth = 64;
+
+  TargetCore(std::shared_ptr<const Services> services, Opening what, std::optional<Block> block)
+      : ChannelEnd(std::move(services), std::move(what)), block_(block) {}
+  ~TargetCore() override;
+
+  // On a target that is `bound_to` the stream.
+  using Kind = backends::Request::Kind;
+  /// Enqueues a put or a get of the bytes at `offset` of the block.
+  void move(Stream stream, Kind kind, const Slice& local, std::uint64_t offset);
+  /// Enqueues an accumulate of the numbers at `offset`.
+  void accumulate(Stream stream, Op op, Number number, const Slice& local, std::uint64_t offset);
+  /// Enqueues an atomic on the word at `offset`.
+  void change(Stream stream, Kind kind, std::uint64_t offset, std::uint64_t operand, std::uint64_t compare,
+              const Slice& old);
+  /// The same in program order. The host waits for it, and the old value is returned.
+  std::uint64_t change(Kind kind, std::uint64_t offset, std::uint64_t operand, std::uint64_t compare,
+                       std::optional<Timeout> timeout);
+  /// Later work on the stream runs only once all accesses have completed.
+  void flush(Stream stream);
+  /// The host waits for that.
+  void drain(std::optional<Timeout> timeout);
+  /// Of the block; once connected.
+  std::uint64_t bytes() const noexcept { return block_ ? block_->bytes : window_bytes_; }
+
+  bool passed() const noexcept override { return enqueued_ == 0 && written(); }
+  void refuse_enqueued() override {}
+  backends::Key open_landing(backends::Link&, std::vector<backends::Signal>) override { return {}; }
+  base::EndCounts counts() const noexcept override;
+  std::string state() const override;
+
+ private:
+  class AccessPut;
+
+  std::uint64_t waits_for() const noexcept override { return 0; }
+  std::pair<base::Lack, std::uint64_t> lacks(std::uint64_t epoch) const noexcept override {
+    return {base::Lack::completion, epoch};
+  }
+  void reach_own(device::Driver&) override {}
+  std::unique_ptr<backends::Put> prepare(backends::Link& link, RemoteEnd& remote) override;
+  void stop_posting() noexcept override;
+  backends::AfterTurn poll() override { return backends::AfterTurn::nothing; }
+
+  void check_range(std::uint64_t offset, std::uint64_t bytes) const;
+  void check_aligned(std::uint64_t offset, std::size_t size) const;
+  void enqueue_change(Stream stream, Kind kind, std::uint64_t offset, std::uint64_t operand, std::uint64_t compare,
+                      std::byte* old);
+  void fire(device::Lane lane, std::uint64_t epoch, backends::Request request);
+  /// Calls `work()`; an error of a channel fails the target.
+  template <class Work>
+  void with_agent(Work work) noexcept;
+  void send(device::Lane lane, std::uint64_t epoch, const backends::Request& request);
+  void await_accesses(device::Lane lane, std::uint64_t epoch);
+  void check_local(const Slice& local) const;
+  void keep(const Slice& local);
+  /// Counts work that a HostStream will run; `ran` is its last act.
+  void will_run(Stream stream) noexcept {
+    if (stream.kind() == Stream::Kind::host) ++enqueued_;
+  }
+  void ran(device::Lane lane) noexcept;
+  bool collect(base::Limit& limit);
+
+  const std::optional<Block> block_;
+  std::uint64_t window_bytes_ = 0;
+  AccessPut* accesses_ = nullptr;  // `put_`; set before `connected`
+  Atomics atomics_;                // of the window; likewise
+  // On the lane. An atomic that the agent carries out is also an access that moves nothing, so that all have epochs.
+  std::unique_ptr<AgentClient> client_;       // null: no atomic was sent to the agent yet
+  std::atomic<AgentClient*> agent_{nullptr};  // the same, for any thread
+  std::atomic<std::uint64_t> enqueued_{0};    // on HostStreams, and has not run
+  // Memory of ours that accesses under way may use, up to these epochs. One access after the other uses the same.
+  std::vector<std::pair<std::shared_ptr<const void>, std::uint64_t>> kept_;
+  device::Allocation olds_;  // words of atomics that the host waits for: of epoch k at k mod kDepth
+};
+
+}  // namespace sluice::runtime
