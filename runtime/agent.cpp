@@ -164,7 +164,7 @@ void Agent::stop() {
 void Agent::serve() {
   for (bool stops = false; !stops;) {
     called_.store(false);
-    stops = admit_joined();  // first: what has arrived before is all_replied
+    stops = admit_joined();  // first: requests that have arrived before are served
     std::erase_if(lines_, [this](AgentLine& line) { return !serve(line); });
     if (!stops) await_work();
   }
@@ -218,7 +218,7 @@ bool Agent::serve(AgentLine& line) {
       carry_out(line, *message);
     }
     return true;
-  } catch (const Error&) {  // the target knows
+  } catch (const Error&) {  // the target's end of the line fails too
     return false;
   }
 }
@@ -231,7 +231,7 @@ void Agent::carry_out(AgentLine& line, const Slice& slot) {
   if (message.offset <= memory_.size() && bytes <= memory_.size() - message.offset && bytes <= AgentLine::kMost) {
     std::span<std::byte> local(old);
     if (message.kind == Request::Kind::accumulate) local = {slot.data() + sizeof message, bytes};
-    const base::races::Unseen ordered_elsewhere;  // the answer orders it for the target, which may tell the owner
+    const base::races::Unseen ordered_elsewhere;  // by the reply, and what the target then sends to the owner
     backends::change(memory_.data() + message.offset, {message.kind, message.offset, local, message.operand,
                                                        message.compare, message.op, message.number});
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Atomics on windows that some peer cannot map: a thread of the owner carries all of them out, so that there is one
-// agent for each word. A target sends its requests over one channel, and gets the replies over another. A target that
-// changes nothing has no channels, and a window that nobody changes has no thread.
+// agent for each word. A target sends its requests over one channel, and gets the replies over another. Both are opened
+// by the first atomic of the target, and the thread begins with the first target that has them.
 #pragma once
 
 #include <sluice/channel.hpp>
@@ -34,7 +34,7 @@ using detail::ReceiverCore;
 
 /// The channels of one target, at one of their ends.
 struct AgentLine {
-  /// A message, and what follows it in its slot: the numbers of an accumulate.
+  /// A request, as it travels. The numbers of an accumulate follow it in its slot.
   struct Message {
     backends::Request::Kind kind{};
     Op op{};
@@ -65,14 +65,14 @@ class AgentClient {
   AgentClient(ChannelEnd& target, const Opening& of, std::string scope);
 
   // On the lane. They return early if the target has failed. @throws Error of a channel
-  /// Asks for the atomic that is access `epoch` of the target. Its old value is here after `collect`.
+  /// Requests the atomic that is access `epoch` of the target. Its old value is here after `collect`.
   void send(device::Lane lane, std::uint64_t epoch, const backends::Request& request);
   /// Waits for all replies.
   void collect(device::Lane lane, std::uint64_t epoch);
-  /// Takes what has been all_replied. Call it once `all_replied`.
+  /// Stores the old values. Call it once `all_replied`.
   void take_replies();
 
-  /// All messages are all_replied: the atomics are done, or never will be. Any thread.
+  /// The agent has replied to all requests, so their atomics are done; or the channel has failed. Any thread.
   bool all_replied() const noexcept;
   /// All replies are taken. Any thread.
   bool idle() const noexcept { return sent_.load() == taken_.load(); }
@@ -100,9 +100,9 @@ class Agent {
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
 
-  /// A target has opened its end of the messages; `key` as seen here. Any thread, with any lock of the runtime.
+  /// A target has opened the channel of its requests; `key` as seen here. Any thread, with any lock of the runtime.
   void join(const ChannelKey& key, const Opening& of);
-  /// Answers what has arrived, and ends the thread. Idempotent. Without locks of the runtime.
+  /// Serves the requests that have arrived, and ends the thread. Idempotent. Without locks of the runtime.
   void stop();
 
  private:
@@ -115,7 +115,7 @@ class Agent {
   bool admit_joined();
   bool is_called() noexcept;
   void await_work();
-  /// Answers what has arrived. False: the target has closed, or failed.
+  /// Serves requests that have arrived. False: the target has closed, or failed.
   bool serve(AgentLine& line);
   void carry_out(AgentLine& line, const Slice& slot);
 

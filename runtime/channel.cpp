@@ -201,7 +201,7 @@ void ChannelEnd::record(const SharedFailure& failure, const std::string& what, b
   const Code code = failure->error().code();
   // The loss of a peer changes nothing for an end that was never used.
   const bool matters = code != Code::peer_lost || epoch() > 0;
-  // Both at once: whoever has been thrown the failure by `check` is refused by every verb.
+  // Both at once: after `check` has thrown the failure, every verb refuses.
   const auto fail_end = [this] {
     set_failed();
     limit_.store(0);  // then: a caller that meets the limit says why

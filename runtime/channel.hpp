@@ -191,7 +191,7 @@ class ChannelEnd : public EndInfo,
   device::Wait wait_for_peer(std::uint64_t epoch) const noexcept {
     return {&connected_word_, 1, &done_parking, epoch, "wait for the peer"};
   }
-  /// Of a receiver with one rail.
+  /// For receivers with one rail.
   device::Wait wait_for_arrival(std::uint64_t arrives, std::uint64_t epoch) const noexcept {
     return {word_.word, arrives, word_.parking, epoch, "wait for a reply"};
   }

@@ -104,7 +104,7 @@ class Engine final : public backends::Listener, public device::Helper {
     std::list<Member*> members;
   };
 
-  /// `who` identifies the put or the access, also for `forget`.
+  /// `who`: the put or the access, by which `forget` finds it.
   void watch(backends::Doorbell& bell, ByBell what, const void* who, backends::Haste haste);
   void forget(backends::Doorbell& bell, const void* who, const backends::RungPut* put);
   void join(backends::Doorbell& bell, Member& member, backends::Haste haste);

@@ -39,8 +39,6 @@ class TargetCore::AccessPut final : public backends::Put {
   bool by_agent_;
 };
 
-TargetCore::~TargetCore() = default;
-
 std::unique_ptr<backends::Put> TargetCore::prepare(backends::Link& link, RemoteEnd& remote) {
   window_bytes_ = remote.slot_bytes;
   if (block_ && (block_->offset > window_bytes_ || block_->bytes > window_bytes_ - block_->offset))
@@ -285,7 +283,6 @@ namespace sluice {
 using detail::not_empty;
 using detail::usable_here;
 using runtime::TargetCore;
-using runtime::Verb;
 using Kind = TargetCore::Kind;
 
 namespace {

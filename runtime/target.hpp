@@ -22,7 +22,6 @@ class TargetCore final : public ChannelEnd {
 
   TargetCore(std::shared_ptr<const Services> services, Opening what, std::optional<Block> block)
       : ChannelEnd(std::move(services), std::move(what)), block_(block) {}
-  ~TargetCore() override;
 
   // On a target that is `bound_to` the stream.
   using Kind = backends::Request::Kind;
@@ -33,14 +32,14 @@ class TargetCore final : public ChannelEnd {
   /// Enqueues an atomic on the word at `offset`.
   void change(Stream stream, Kind kind, std::uint64_t offset, std::uint64_t operand, std::uint64_t compare,
               const Slice& old);
-  /// The same in program order. The host waits for it, and the old value is returned.
+  /// Carries an atomic out in program order. The host waits until it has completed. Returns the old value.
   std::uint64_t change(Kind kind, std::uint64_t offset, std::uint64_t operand, std::uint64_t compare,
                        std::optional<Timeout> timeout);
   /// Later work on the stream runs only once all accesses have completed.
   void flush(Stream stream);
-  /// The host waits for that.
+  /// Blocks the host until all accesses have completed.
   void drain(std::optional<Timeout> timeout);
-  /// Of the block; once connected.
+  /// Size of the block, or of the window. Once connected.
   std::uint64_t bytes() const noexcept { return block_ ? block_->bytes : window_bytes_; }
 
   bool passed() const noexcept override { return enqueued_ == 0 && written(); }
@@ -83,12 +82,12 @@ class TargetCore final : public ChannelEnd {
   const std::optional<Block> block_;
   std::uint64_t window_bytes_ = 0;
   AccessPut* accesses_ = nullptr;  // `put_`; set before `connected`
-  Atomics atomics_;                // of the window; likewise
+  Atomics atomics_;                // of the window; set before `connected`
   // On the lane. An atomic that the agent carries out is also an access that moves nothing, so that all have epochs.
   std::unique_ptr<AgentClient> client_;       // null: no atomic was sent to the agent yet
   std::atomic<AgentClient*> agent_{nullptr};  // the same, for any thread
   std::atomic<std::uint64_t> enqueued_{0};    // on HostStreams, and has not run
-  // Memory of ours that accesses under way may use, up to these epochs. One access after the other uses the same.
+  // Memory of ours that accesses under way may use, and the last such access. Many accesses in a row use the same.
   std::vector<std::pair<std::shared_ptr<const void>, std::uint64_t>> kept_;
   device::Allocation olds_;  // words of atomics that the host waits for: of epoch k at k mod kDepth
 };

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/window.hpp"
 
-#include <sluice/context.hpp>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <exception>
 #include <utility>
 
-#include "base/log.hpp"
 #include "base/text.hpp"
 #include "peers/bootstrap.hpp"
 #include "runtime/handles.hpp"

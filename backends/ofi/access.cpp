@@ -73,7 +73,7 @@ class RmaAccess final : public EngineAccess, private Mover {
     return rail_.write({here, bytes, desc, flight.local->of_gpu}, there, {}, true, flight.operation);
   }
 
-  /// Where program's memory was freed, its registration has ended too.
+  /// A registration ends with its region, so the last one is not used for memory that the program has freed.
   std::shared_ptr<Registration> registration_of(std::span<std::byte> local) {
     if (auto last = last_.lock(); last != nullptr && last->holds(local.data(), local.size())) return last;
     auto found = rail_.registered({local.data(), local.size()});

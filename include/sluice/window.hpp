@@ -89,9 +89,9 @@ class SLUICE_EXPORT Window {
 ///   puts and gets.
 ///
 /// @par Errors
-///   Those of a Sender's verbs, and its failures. Also {Code::bad_argument}: the bytes do not lie inside the block, if
-///   its size is known, or an atomic is not aligned; nothing has changed. {Code::unsupported}: the slice is a GPU's
-///   memory; and as a failure, an access with more bytes than one message may have. Once the owner has closed the
+///   The errors of a Sender's verbs, and its failures. {Code::bad_argument} also if the bytes do not lie inside the
+///   block, if its size is known, or an atomic is not aligned; nothing has changed. {Code::unsupported}: the slice is a
+///   GPU's memory; and as a failure, an access with more bytes than one message may have. Once the owner has closed the
 ///   window, accesses throw {Code::closed}; one that finds it closed fails the target with that code. After the death
 ///   of the owner calls throw {Code::peer_lost}.
 ///

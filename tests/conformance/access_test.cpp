@@ -286,15 +286,7 @@ TEST_P(NoAtomics, are_unsupported_where_the_memory_is_not_mapped) {
 
 // ---- a peer that dies
 
-class LostOwner : public testing::TestWithParam<Case> {
- protected:
-  void SetUp() override {
-    const std::string why_not = why_not_kill(GetParam().ground);
-    if (why_not.empty()) return;
-    std::printf("SKIPPED-HERE: %s\n", why_not.c_str());
-    GTEST_SKIP() << why_not;
-  }
-};
+class LostOwner : public WithKills {};
 
 TEST_P(LostOwner, ends_what_was_asked) {
   Peers peers = GetParam().peers();

@@ -321,7 +321,7 @@ SystemCalls instructions_of_one_more(int channels) {
         receivers[i].reset();
       };
       for (int i = 0; i < channels; ++i) open_and_use(i);
-      // What grows by doubling has grown before.
+      // Vectors and tables that grow by doubling have grown before.
       for (int i = 0; i < 3; ++i) {
         open_and_use(channels);
         close(channels);

@@ -653,7 +653,7 @@ TEST_P(WindowAtomics, are_done_when_their_target_is_closed) {
       target.accumulate(side.stream(), Op::sum, Number::uint64, side.piece(0, kWord), kWord);
       if (i % 2 == 0) target.flush(side.stream());
       if (i % 3 == 0) target.close();
-    }  // else destroyed, perhaps before the stream has come there
+    }  // else destroyed, perhaps before the stream has run the atomics
     context.synchronize(side.stream());
     board().meet(context);
     if (context.rank() == 0) {
@@ -738,15 +738,7 @@ TEST_P(WindowAtomics, return_the_value_before_to_the_host) {
 
 // ---- ranks that die
 
-class LostWindows : public Windows {
- protected:
-  void SetUp() override {
-    const std::string why_not = why_not_kill(GetParam().ground);
-    if (why_not.empty()) return;
-    std::printf("SKIPPED-HERE: %s\n", why_not.c_str());
-    GTEST_SKIP() << why_not;
-  }
-};
+class LostWindows : public WithKills {};
 
 TEST_P(LostWindows, end_every_access_and_those_of_others_go_on) {
   Case of_three = GetParam();

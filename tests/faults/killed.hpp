@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -18,6 +19,17 @@ inline constexpr std::size_t kPid = 1;    ///< on the board: the process that ma
 /// How long hosts and their streams may wait still for a dead rank: ten times the two seconds that are promised them.
 /// Waits on a GPU have a limit of their own (gpu_released).
 inline constexpr auto kNoticed = 20s;
+
+/// A suite whose ranks are killed, where that is possible.
+class WithKills : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    const std::string why_not = why_not_kill(GetParam().ground);
+    if (why_not.empty()) return;
+    std::printf("SKIPPED-HERE: %s\n", why_not.c_str());
+    GTEST_SKIP() << why_not;
+  }
+};
 
 [[noreturn]] inline void die() {
   ::raise(SIGKILL);
