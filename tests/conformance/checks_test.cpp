@@ -469,7 +469,8 @@ void do_what_is_right(Context& context, const Case& one) {
 }
 
 /// Verbs of one channel on two streams, each enqueued when the word of the last one is seen, by `drain` or in an answer
-/// of the peer. A stream may then still be in the verb that has raised the word.
+/// of the peer. A stream may then still be in the verb that has raised the word. ThreadSanitizer does not see an order
+/// by the answer of another process.
 void do_what_words_order(Context& context, const Case& one) {
   const std::uint64_t epochs = one.times(200);
   const Buffer rows(context, one, 2 * one.bytes);
@@ -486,7 +487,7 @@ void do_what_words_order(Context& context, const Case& one) {
   for (std::uint64_t n = 0; n < epochs; ++n) {
     if (context.rank() == 1) take();
     sender.put(stream(n));
-    if (context.rank() == 0 && n % 2 == 0) sender.drain();
+    if ((context.rank() == 0 && n % 2 == 0) || kSanitized) sender.drain();
     if (context.rank() == 0) take();
   }
   context.synchronize(stream(0));
