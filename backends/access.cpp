@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <cstring>
+#include <memory>
+#include <new>
 #include <stdexcept>
 #include <type_traits>
 
@@ -36,21 +38,14 @@ std::string misuse(const Request& request, const Bounds& bounds) {
     return "an atomic at offset " + std::to_string(request.offset) + ", which is not a multiple of " +
            std::to_string(size);
   }
+  if (request.counter != Request::kNone && request.counter >= bounds.counters) {
+    return "counter " + std::to_string(request.counter) + " of a window that has " + std::to_string(bounds.counters);
+  }
   if (!within(request.offset, request.local.size(), bounds.offered)) {
     return text_of(request.offset, request.local.size()) + " are beyond the peer's memory of " +
            std::to_string(bounds.offered) + " bytes";
   }
   return {};
-}
-
-/// Changes the word in one step; returns what it was.
-std::uint64_t change_word(std::byte* at, const Request& request) noexcept {
-  const std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(at));
-  if (request.kind == Kind::fetch_add) return word.fetch_add(request.operand);
-  if (request.kind == Kind::swap) return word.exchange(request.operand);
-  std::uint64_t found = request.compare;
-  word.compare_exchange_strong(found, request.operand);
-  return found;
 }
 
 template <class T>
@@ -91,7 +86,7 @@ void change_numbers(std::byte* at, Op op, std::span<const std::byte> operands) n
 
 void change(std::byte* at, const Request& request) noexcept {
   if (request.kind != Kind::accumulate) {
-    const std::uint64_t old = change_word(at, request);
+    const std::uint64_t old = change_word(at, request.kind, request.operand, request.compare);
     std::memcpy(request.local.data(), &old, sizeof old);
     return;
   }
@@ -128,6 +123,10 @@ bool taken(const Request& request, const Bounds& bounds, device::Watch& watch) {
     watch.fail(Code::unsupported, "no atomics on the peer's memory: " + bounds.no_atomics);
     return false;
   }
+  if (request.gpus != nullptr && !bounds.no_gpus.empty()) {
+    watch.fail(Code::unsupported, "not from or to memory of a GPU: " + bounds.no_gpus);
+    return false;
+  }
   if (request.local.size() > bounds.at_once) {
     watch.fail(Code::unsupported, std::to_string(request.local.size()) + " bytes are more than the " +
                                       std::to_string(bounds.at_once) + " that one message may have");
@@ -136,9 +135,62 @@ bool taken(const Request& request, const Bounds& bounds, device::Watch& watch) {
   return true;
 }
 
+Counters counters_at(std::byte* data, std::size_t bytes) noexcept {
+  return {reinterpret_cast<base::Progress*>(data), bytes / sizeof(base::Progress)};
+}
+
 void StreamAccess::enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) {
-  if (taken(request, bounds_, watch_)) carry_out(lane, request);
-  base::raise(watch_.done, epoch, watch_.done_parking);
+  if (taken(request, bounds_, watch_)) {
+    if (lane.gpu != nullptr) {
+      enqueue_on_gpu(lane, request);
+    } else {
+      carry_out_and_count(request);
+    }
+  }
+  device::raise(lane, watch_.done, epoch, watch_.done_parking);
+}
+
+void StreamAccess::carry_out_and_count(const Request& request) {
+  if (watch_.failed()) return;  // meanwhile, on the stream of a GPU
+  carry_out({}, request);
+  if (request.counter == Request::kNone || watch_.failed()) return;
+  base::Progress& counter = counters_[request.counter];
+  base::add_one(counter.word, counter.parking);
+}
+
+/// The processor does it in a host function of the stream: GPUs need not be atomic with processors, and a copy between
+/// two places of the processor's memory by CUDA's driver would make the host wait until the stream reaches it.
+void StreamAccess::enqueue_on_gpu(device::Lane lane, const Request& request) {
+  struct Later {
+    StreamAccess& access;
+    Request request;
+  };
+  constexpr auto carry_out_now = [](void* held) {
+    const std::unique_ptr<Later> later(static_cast<Later*>(held));
+    later->access.carry_out_and_count(later->request);
+  };
+  Request rest = request;
+  if (request.gpus != nullptr) {
+    carry_out(lane, request);
+    if (request.counter == Request::kNone) return;
+    rest.local = {};
+    rest.gpus = nullptr;
+  }
+  std::unique_ptr<Later> later(new (std::nothrow) Later{*this, rest});
+  if (later == nullptr) throw device::GpuError("no memory for an access by the host");
+  lane.gpu->call(carry_out_now, later.get());
+  static_cast<void>(later.release());
+}
+
+/// Memory of GPUs is copied by their streams, which need the memory of the peer for that.
+void MappedAccess::reach_from(device::Driver& driver) {
+  try {
+    for (const auto& mapping : mapped_) mapping->reach_from(driver);
+    const device::Reached pages = device::reach(driver, offered_);
+    reached_.insert(reached_.end(), pages.begin(), pages.end());
+  } catch (const device::StalePages& reason) {
+    bounds_.no_gpus = reason.what();
+  }
 }
 
 void MappedAccess::carry_out(device::Lane lane, const Request& request) {
@@ -148,7 +200,7 @@ void MappedAccess::carry_out(device::Lane lane, const Request& request) {
     change(there, request);
   } else if (!request.local.empty()) {
     const bool get = request.kind == Kind::get;
-    device::copy(lane, get ? here : there, get ? there : here, request.local.size());
+    device::copy(lane, watch_, get ? here : there, get ? there : here, request.local.size(), request.gpus);
   }
 }
 

@@ -3,12 +3,14 @@
 // posted by the engine when its bell was rung.
 #pragma once
 
+#include <atomic>
 #include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "backends/put.hpp"
+#include "base/copy.hpp"
 
 namespace sluice::backends {
 
@@ -18,8 +20,10 @@ void check_offered(const device::Extent& memory);
 /// Which requests an access takes.
 struct Bounds {
   std::size_t offered = 0;                                        ///< bytes of the peer's memory
+  std::size_t counters = 0;                                       ///< of the peer
   std::size_t at_once = std::numeric_limits<std::size_t>::max();  ///< most bytes of one request
   std::string no_atomics{};                                       ///< why there are none; empty: there are
+  std::string no_gpus{};                                          ///< why not from or to a GPU's memory
 };
 
 /// Returns whether the request may be carried out. If not, the watch has failed with the reason.
@@ -30,54 +34,95 @@ constexpr std::size_t size_of(Number number) noexcept {
   return number == Number::int32 || number == Number::uint32 || number == Number::float32 ? 4 : 8;
 }
 
+/// Changes the word in one step. Returns the value before.
+inline std::uint64_t change_word(std::byte* at, Request::Kind kind, std::uint64_t operand,
+                                 std::uint64_t compare) noexcept {
+  const std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(at));
+  if (kind == Request::Kind::fetch_add) return word.fetch_add(operand);
+  if (kind == Request::Kind::swap) return word.exchange(operand);
+  std::uint64_t found = compare;
+  word.compare_exchange_strong(found, operand);
+  return found;
+}
+
 /// Carries out an atomic on memory that is mapped here: the word, or the numbers, at `at`.
 void change(std::byte* at, const Request& request) noexcept;
 
 /// Fails a watch that was shut before a request was carried out: the peer has closed the memory.
 void fail_shut(device::Watch& watch) noexcept;
 
+/// An array of counters, as mapped here.
+using Counters = std::span<base::Progress>;
+Counters counters_at(std::byte* data, std::size_t bytes) noexcept;
+
 /// Carried out by the stream.
 class StreamAccess : public Access {
  public:
-  StreamAccess(Bounds bounds, device::Watch& watch, std::string text)
-      : Access(Fired::by_stream, std::move(text)), watch_(watch), bounds_(std::move(bounds)) {}
+  StreamAccess(Bounds bounds, Counters counters, device::Watch& watch, std::string text, MappedAccess* same = nullptr)
+      : Access(Fired::by_stream, std::move(text), true, nullptr, same), watch_(watch), bounds_(std::move(bounds)),
+        counters_(counters) {
+    bounds_.counters = counters.size();
+  }
 
   void enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) final;
+  void reach_from(device::Driver&) override {}
 
  protected:
   device::Watch& watch_;
+  Bounds bounds_;
+  Counters counters_;
 
  private:
+  /// In the lane's order; on a GPU's stream, only what copies from or to a GPU's memory.
   virtual void carry_out(device::Lane lane, const Request& request) = 0;
-
-  Bounds bounds_;
+  void carry_out_and_count(const Request& request);
+  void enqueue_on_gpu(device::Lane lane, const Request& request);
 };
 
 /// Copies, and the processor's own atomics, on memory that is mapped here.
 class MappedAccess final : public StreamAccess {
  public:
   /// `offered` is the peer's, as mapped here.
-  MappedAccess(const device::Extent& offered, device::Watch& watch, Mapped mapped, std::string text)
-      : StreamAccess({offered.bytes}, watch, std::move(text)), offered_(offered), mapped_(std::move(mapped)) {}
+  MappedAccess(const device::Extent& offered, Counters counters, device::Watch& watch, Mapped mapped, std::string text)
+      : StreamAccess({offered.bytes}, counters, watch, std::move(text), this), offered_(offered),
+        mapped_(std::move(mapped)) {}
 
-  Mapped forget_peer() noexcept override { return std::exchange(mapped_, {}); }
+  // In program order, without a request: for callers that have checked what it reaches, and that the watch is not shut.
+  void put_now(std::uint64_t offset, const std::byte* from, std::size_t bytes) noexcept {
+    if (bytes != 0) base::copy_bytes(offered_.data + offset, from, bytes);
+  }
+  void get_now(std::uint64_t offset, std::byte* to, std::size_t bytes) noexcept {
+    if (bytes != 0) base::copy_bytes(to, offered_.data + offset, bytes);
+  }
+  void count_now(std::uint32_t counter) noexcept {
+    if (counter != Request::kNone) base::add_one(counters_[counter].word, counters_[counter].parking);
+  }
+  std::uint64_t change_now(Request::Kind kind, std::uint64_t offset, std::uint64_t operand,
+                           std::uint64_t compare) noexcept {
+    return change_word(offered_.data + offset, kind, operand, compare);
+  }
+
+  void reach_from(device::Driver& driver) override;
+  Held forget_peer() noexcept override { return {std::exchange(mapped_, {}), std::exchange(reached_, {})}; }
 
  private:
   void carry_out(device::Lane lane, const Request& request) override;
 
   device::Extent offered_;
   Mapped mapped_;
+  device::Reached reached_;
 };
 
 /// Posted by the engine when its bell was rung.
 class EngineAccess : public Access, public Posting {
  public:
   EngineAccess(Bounds bounds, int depth, device::Watch& watch, const std::string& text)
-      : Access(Fired::by_engine, text, this), Posting(watch, depth, 1), bounds_(std::move(bounds)),
-        requests_(static_cast<std::size_t>(depth)) {}
+      : Access(Fired::by_engine, text, bounds.counters != 0, this), Posting(watch, depth, 1),
+        bounds_(std::move(bounds)), requests_(static_cast<std::size_t>(depth)) {}
 
   void enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) final;
-  Mapped forget_peer() noexcept final { return {}; }
+  void reach_from(device::Driver&) final {}
+  Held forget_peer() noexcept final { return {}; }
   Doorbell& bell() noexcept { return bell_; }
   bool awaited() const noexcept final { return bell_.awaited(); }
 

@@ -155,6 +155,7 @@ struct ByKernel {
 enum class Fired : std::uint8_t { by_stream, by_nic, by_engine };
 
 class EngineAccess;
+class MappedAccess;
 class MappedPut;
 class RungPut;
 
@@ -214,6 +215,9 @@ struct Request {
   std::uint64_t compare = 0;   ///< compare_swap stores only where it finds this
   Op op = Op::sum;             ///< of accumulate
   Number number{};             ///< of accumulate
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  std::uint32_t counter = kNone;   ///< of the peer's counters, the one to raise by 1 afterwards
+  device::Driver* gpus = nullptr;  ///< driver of the GPU whose memory `local` is; null: the processor's
 
   bool atomic() const noexcept { return kind > Kind::get; }
 };
@@ -235,22 +239,30 @@ class Access {
   const Fired fired_by;
   /// This access, if the engine posts it; else null.
   EngineAccess* const posted;
+  /// This access, if a stream copies to and from mapped memory; else null.
+  MappedAccess* const by_stores;
+  /// Requests may name counters.
+  const bool counts;
   const std::string how;
 
   /// In the lane's order: carries the request out, then raises `watch.done` to `epoch`. By then what was got, or the
-  /// old value, is in our memory, and what was put is in the peer's. Moves nothing if the watch is shut. Epochs come in
-  /// order; those that have not completed may be carried out in any.
+  /// old value, is in our memory, what was put is in the peer's, and its counter has risen. Moves nothing if the watch
+  /// is shut. Epochs come in order; those that have not completed may be carried out in any.
   ///
-  /// A request that reaches beyond the peer's memory, or is not aligned, moves nothing and fails the watch with
-  /// `misuse`; an atomic where `how` says that there are none, or more bytes than one message may have, with
-  /// `unsupported`; one that a shut watch keeps from moving, with `closed`.
+  /// A refused request moves nothing and fails the watch: a request that reaches beyond the peer's memory or counters,
+  /// or is not aligned, with `misuse`; an atomic where `how` says that there are none, memory of a GPU where only the
+  /// processor reaches the peer, or more bytes than one message may have, with `unsupported`; a request that comes when
+  /// the watch is shut, with `closed`.
   virtual void enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) = 0;
+  /// From now on it is enqueued on streams of the driver's GPUs, if it is fired by streams. @throws device::GpuError
+  virtual void reach_from(device::Driver& driver) = 0;
   /// The memory of the peer will be unmapped, and is not touched from now on. Returns the mappings, for the caller to
   /// destroy.
-  virtual Mapped forget_peer() noexcept = 0;
+  virtual Held forget_peer() noexcept = 0;
 
  protected:
-  Access(Fired by, std::string text, EngineAccess* same = nullptr) : fired_by(by), posted(same), how(std::move(text)) {}
+  Access(Fired by, std::string text, bool may_count, EngineAccess* same = nullptr, MappedAccess* stored = nullptr)
+      : fired_by(by), posted(same), by_stores(stored), counts(may_count), how(std::move(text)) {}
 };
 
 /// Finds the paths to one peer, and watches them. Only the thread that serves the sockets calls it.
@@ -279,8 +291,9 @@ class Link {
   virtual void arrived(Key& key) = 0;
   /// @throws std::exception if the peer's memory cannot be reached.
   virtual std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) = 0;
-  /// Lets the peer read and change `memory`, which begins at a multiple of 8 bytes. @throws std::exception
-  virtual Offer offer(const device::Extent& memory) = 0;
+  /// Lets the peer read and change `memory`, which begins at a multiple of 8 bytes, and raise `counters`, an array of
+  /// base::Progress or nothing. @throws std::exception
+  virtual Offer offer(const device::Extent& memory, const device::Extent& counters) = 0;
   /// No more than `depth` requests are under way at a time.
   /// @throws std::exception if the peer's memory cannot be reached, or not be read.
   virtual std::unique_ptr<Access> access(int depth, device::Watch& watch, Key key) = 0;

@@ -174,6 +174,12 @@ constexpr Variable kTable[] = {
      "the core that the engine's thread runs on; unset: any"},
     {"SLUICE_ENGINE_POLL", "0s", "duration", set<&Env::engine_poll, duration>,
      "how long the engine sleeps between two looks at work under way; 0s: it only yields"},
+    {"SLUICE_MPI_RMA", "1", "word", accept,
+     "0: libsluice_mpi_rma leaves all windows of a program of MPI's to MPI; else it serves those that it can"},
+    {"SLUICE_MPI_YIELD", "1", "word", accept,
+     "0: with libsluice_mpi_rma MPI waits as it does by itself; else MPICH over UCX gives its core away while it "
+     "waits, "
+     "in programs with windows whose ranks outnumber the cores"},
     {"SLUICE_RUN_IN", "", "word", accept, "set by run: tells the process in which it was called"},
     // Only sluice-run sets the rest.
     {"SLUICE_RANK", "", "number", set<&Env::rank, number>, "set by sluice-run: this process's rank", true},

@@ -50,6 +50,10 @@ class Limit {
     lasted_.look(step_);
     return lasted_.so_far() >= limit_;
   }
+  /// Time that is left for the waits, as of the last call of `over`. A limit that never ends stays so.
+  Clock::duration left() const noexcept {
+    return limit_ == Clock::duration::max() ? limit_ : std::max(limit_ - lasted_.so_far(), Clock::duration::zero());
+  }
   /// Time of the next call of `over`.
   Clock::time_point next() const noexcept {
     return time_after(lasted_.last_look(), std::min(limit_ - lasted_.so_far(), step_));

@@ -136,6 +136,9 @@ std::string who_owes(const WaitRecord& wait) {
     case Lack::release: return not_released(wait);
     case Lack::letting_go:
       return rank_text(wait.peer) + " has not released the memory of tag " + std::to_string(wait.tag);
+    case Lack::count:
+      return "peers have not raised its counter " + std::to_string(wait.tag) + " to " + std::to_string(wait.epoch);
+    case Lack::notice: return "no notice that matches has come";
     case Lack::completion: return "its own work on this channel has not completed";
     case Lack::room: break;
   }

@@ -26,6 +26,8 @@ enum class Lack : std::uint8_t {
   put,         ///< a put of the peer
   release,     ///< a release of the peer
   completion,  ///< the end of work of this rank's own: of a put, a release or a copy that is under way
+  count,       ///< accesses of peers that raise the counter of a window
+  notice,      ///< a notice that matches
   letting_go,  ///< the end of the peer's use of this end's memory
   room         ///< room in the queue of a host stream
 };

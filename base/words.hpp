@@ -13,7 +13,7 @@ namespace sluice::base {
 using Clock = std::chrono::steady_clock;
 
 /// A 64-bit count that only grows, has one writer, and is only compared with >=. May lie in memory that other processes
-/// map.
+/// map. The counters of a window have many writers, which `add`.
 struct Word {
   std::atomic<std::uint64_t> value{0};
 };
@@ -76,6 +76,12 @@ void prepare_fences() noexcept;
 /// Raises `word` and wakes the threads that sleep for it. A reader that sees the value sees all earlier writes.
 inline void raise(Word& word, std::uint64_t value, Parking& parking) noexcept {
   word.value.store(value, std::memory_order_release);
+  parking.wake();
+}
+
+/// Like `raise` by one, for a word with several writers.
+inline void add_one(Word& word, Parking& parking) noexcept {
+  word.value.fetch_add(1, std::memory_order_acq_rel);
   parking.wake();
 }
 

@@ -13,6 +13,8 @@ install(EXPORT SluiceTargets NAMESPACE Sluice:: DESTINATION "${SLUICE_CMAKE_DIR}
 if(SLUICE_ENABLE_MPI)
   set_target_properties(sluice_mpi PROPERTIES INSTALL_RPATH "$ORIGIN")
   install(TARGETS sluice_mpi EXPORT SluiceMpiTargets FILE_SET HEADERS DESTINATION "${sluice_headers}")
+  set_target_properties(sluice_mpi_rma PROPERTIES INSTALL_RPATH "$ORIGIN")
+  install(TARGETS sluice_mpi_rma EXPORT SluiceMpiTargets)
   install(EXPORT SluiceMpiTargets NAMESPACE Sluice:: DESTINATION "${SLUICE_CMAKE_DIR}")
 endif()
 

@@ -10,9 +10,8 @@
 #include "base/log.hpp"
 #include "base/races.hpp"
 #include "base/threads.hpp"
-#include "runtime/handles.hpp"
+#include "runtime/line.hpp"
 #include "runtime/receiver.hpp"
-#include "runtime/registry.hpp"
 #include "runtime/sender.hpp"
 
 namespace sluice::runtime {
@@ -21,37 +20,24 @@ namespace {
 using backends::Request;
 using detail::ChannelAccess;
 
-Slice new_memory(const std::shared_ptr<const Services>& services, Rank rank, std::size_t bytes) {
-  auto block = base::make_here<detail::Block>();
-  block->world = services;
-  block->rank = rank;
-  block->allocation = device::allocate(bytes, true);
-  block->extent = block->allocation.extent();
-  for (const auto& [name, transport] : services->transports) block->pins.push_back(transport->pin(block->extent));
-  std::byte* const data = block->extent.data;
-  return detail::SliceAccess::make(std::move(block), data, bytes);
-}
-
 template <class Handle, class Core>
 Handle open(AgentLine::Side side, const std::shared_ptr<const Services>& services, const Opening& of, ChannelKey key) {
   constexpr bool sends = std::is_same_v<Handle, Sender>;
   // Apart: a rank may be the target and the owner.
   if (sends != (side == AgentLine::Side::target)) key.scope = "@replies:" + key.scope;
   key.role = sends ? Role::sender : Role::receiver;
-  ChannelOptions options;
-  options.depth = AgentLine::kDepth;
-  Slice memory = new_memory(services, of.rank, AgentLine::kDepth * AgentLine::kSlot);
-  auto core = base::make_here<Core>(
-      services, Opening{std::move(key), of.rank, of.peer, std::move(memory), options, of.name, {}, -1, true});
-  services->registry.open(*core);
-  return ChannelAccess::make<Handle>(std::move(core));
+  return open_line<Handle, Core>(services,
+                                 line_opening(services, of, std::move(key), AgentLine::kDepth, AgentLine::kSlot));
 }
 
 ReceiverCore& core_of(const Receiver& receiver) { return static_cast<ReceiverCore&>(*ChannelAccess::end(receiver)); }
 
-/// The numbers that an atomic changes.
+/// Bytes follow the message: those of a put, or numbers.
+bool has_bytes(Request::Kind kind) noexcept { return kind == Request::Kind::put || kind == Request::Kind::accumulate; }
+
+/// Bytes of the window that the request changes.
 std::size_t bytes_of(const AgentLine::Message& message) noexcept {
-  return message.kind == Request::Kind::accumulate ? message.bytes : sizeof message.operand;
+  return has_bytes(message.kind) ? message.bytes : sizeof message.operand;
 }
 
 }  // namespace
@@ -82,28 +68,31 @@ void AgentClient::send(device::Lane lane, std::uint64_t epoch, const Request& re
       await(lane, replies().wait_for_peer(epoch)) && await(lane, ChannelAccess::end(line_.out)->wait_for_peer(epoch));
   if (!both) return;
   AgentLine::Message message{request.kind,    request.op, request.number, request.offset, request.operand,
-                             request.compare, 0};
-  if (request.kind != Request::Kind::accumulate) return send(lane, epoch, message, {}, request.local.data());
+                             request.compare, 0,          request.counter};
+  if (!has_bytes(request.kind)) return send(lane, epoch, message, {}, request.local.data());
   constexpr std::size_t kAtOnce = AgentLine::kMost / sizeof(std::uint64_t) * sizeof(std::uint64_t);
-  for (std::size_t at = 0; at < request.local.size() && !target_.failed(); at += kAtOnce) {
-    const auto numbers = request.local.subspan(at, std::min(kAtOnce, request.local.size() - at));
+  std::size_t at = 0;
+  do {
+    const auto part = request.local.subspan(at, std::min(kAtOnce, request.local.size() - at));
     message.offset = request.offset + at;
-    message.bytes = numbers.size();
-    send(lane, epoch, message, numbers, nullptr);
-  }
+    message.bytes = part.size();
+    at += part.size();
+    message.counter = at == request.local.size() ? request.counter : Request::kNone;
+    send(lane, epoch, message, part, nullptr);
+  } while (at < request.local.size() && !target_.failed());
 }
 
 void AgentClient::send(device::Lane lane, std::uint64_t epoch, const AgentLine::Message& message,
-                       std::span<const std::byte> numbers, std::byte* old) {
+                       std::span<const std::byte> bytes, std::byte* old) {
   if (olds_.size() == AgentLine::kDepth) {
     if (!await(lane, replies().wait_for_arrival(taken_ + 1, epoch))) return;
     take_one();
   }
   std::byte* const slot = line_.out.acquire({}).data();
   std::memcpy(slot, &message, sizeof message);
-  if (!numbers.empty()) std::memcpy(slot + sizeof message, numbers.data(), numbers.size());
+  if (!bytes.empty()) std::memcpy(slot + sizeof message, bytes.data(), bytes.size());
   ++sent_;  // first: closing waits for its reply
-  line_.out.put({}, 0, sizeof message + numbers.size());
+  line_.out.put({}, 0, sizeof message + bytes.size());
   olds_.push_back(old);
 }
 
@@ -119,14 +108,18 @@ void AgentClient::take_replies() {
   while (!olds_.empty()) take_one();
 }
 
+bool AgentClient::nothing_returns() const noexcept {
+  return std::ranges::all_of(olds_, [](const std::byte* old) { return old == nullptr; });
+}
+
 void AgentClient::collect(device::Lane lane, std::uint64_t epoch) {
   if (!olds_.empty() && await(lane, replies().wait_for_arrival(sent_, epoch))) take_replies();
 }
 
 // ---- the owner
 
-Agent::Agent(std::shared_ptr<const Services> services, std::span<std::byte> memory)
-    : services_(std::move(services)), memory_(memory),
+Agent::Agent(std::shared_ptr<const Services> services, std::span<std::byte> memory, backends::Counters counters)
+    : services_(std::move(services)), memory_(memory), counters_(counters),
       call_(services_->registry.take_word(services_->rank, Standing::together)) {}
 
 Agent::~Agent() {
@@ -230,10 +223,17 @@ void Agent::carry_out(AgentLine& line, const Slice& slot) {
   const std::size_t bytes = bytes_of(message);
   if (message.offset <= memory_.size() && bytes <= memory_.size() - message.offset && bytes <= AgentLine::kMost) {
     std::span<std::byte> local(old);
-    if (message.kind == Request::Kind::accumulate) local = {slot.data() + sizeof message, bytes};
+    if (has_bytes(message.kind)) local = {slot.data() + sizeof message, bytes};
+    std::byte* const there = memory_.data() + message.offset;
     const base::races::Unseen ordered_elsewhere;  // by the reply, and what the target then sends to the owner
-    backends::change(memory_.data() + message.offset, {message.kind, message.offset, local, message.operand,
-                                                       message.compare, message.op, message.number});
+    if (message.kind != Request::Kind::put) {
+      backends::change(
+          there, {message.kind, message.offset, local, message.operand, message.compare, message.op, message.number});
+    } else if (bytes != 0) {
+      std::memcpy(there, local.data(), bytes);
+    }
+    if (message.counter < counters_.size())
+      base::add_one(counters_[message.counter].word, counters_[message.counter].parking);
   }
   line.in.release({});  // first: it travels with the reply
   std::memcpy(line.out.acquire({}).data(), old.data(), old.size());

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Atomics on windows that some peer cannot map: a thread of the owner carries all of them out, so that there is one
-// agent for each word. A target sends its requests over one channel, and gets the replies over another. Both are opened
-// by the first atomic of the target, and the thread begins with the first target that has them.
+// agent for each word. It also raises counters, for peers that cannot map them. A target sends its requests over one
+// channel, and gets the replies over another. Both are opened by the first atomic of the target, and the thread begins
+// with the first target that has them.
 #pragma once
 
 #include <sluice/channel.hpp>
@@ -34,7 +35,7 @@ using detail::ReceiverCore;
 
 /// The channels of one target, at one of their ends.
 struct AgentLine {
-  /// A request, as it travels. The numbers of an accumulate follow it in its slot.
+  /// A request, as it travels. The bytes of a put, or the numbers of an accumulate, follow it in its slot.
   struct Message {
     backends::Request::Kind kind{};
     Op op{};
@@ -43,10 +44,11 @@ struct AgentLine {
     std::uint64_t operand = 0;
     std::uint64_t compare = 0;
     std::uint64_t bytes = 0;
+    std::uint32_t counter = backends::Request::kNone;
   };
   static constexpr int kDepth = 16;
   static constexpr std::size_t kSlot = 1024;
-  static constexpr std::size_t kMost = kSlot - sizeof(Message);  ///< bytes of an accumulate in one message
+  static constexpr std::size_t kMost = kSlot - sizeof(Message);  ///< bytes of a put or an accumulate in one message
 
   enum class Side : std::uint8_t { target, owner };
   /// `of`: the target, or the end that the owner has for it. `key`: the peer, and scope and tag of the messages.
@@ -65,7 +67,7 @@ class AgentClient {
   AgentClient(ChannelEnd& target, const Opening& of, std::string scope);
 
   // On the lane. They return early if the target has failed. @throws Error of a channel
-  /// Requests the atomic that is access `epoch` of the target. Its old value is here after `collect`.
+  /// Requests what is access `epoch` of the target: an atomic, whose old value is here after `collect`, or a put.
   void send(device::Lane lane, std::uint64_t epoch, const backends::Request& request);
   /// Waits for all replies.
   void collect(device::Lane lane, std::uint64_t epoch);
@@ -74,14 +76,16 @@ class AgentClient {
 
   /// The agent has replied to all requests, so their atomics are done; or the channel has failed. Any thread.
   bool all_replied() const noexcept;
+  /// No reply that is awaited has a value. On the lane.
+  bool nothing_returns() const noexcept;
   /// All replies are taken. Any thread.
   bool idle() const noexcept { return sent_.load() == taken_.load(); }
   /// The receiver of the replies.
   ReceiverCore& replies() const noexcept;
 
  private:
-  void send(device::Lane lane, std::uint64_t epoch, const AgentLine::Message& message,
-            std::span<const std::byte> numbers, std::byte* old);
+  void send(device::Lane lane, std::uint64_t epoch, const AgentLine::Message& message, std::span<const std::byte> bytes,
+            std::byte* old);
   void take_one();
   bool await(device::Lane lane, const device::Wait& wait);
 
@@ -95,7 +99,7 @@ class AgentClient {
 /// The owner's side: the agent of one window.
 class Agent {
  public:
-  Agent(std::shared_ptr<const Services> services, std::span<std::byte> memory);
+  Agent(std::shared_ptr<const Services> services, std::span<std::byte> memory, backends::Counters counters);
   ~Agent();
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
@@ -121,6 +125,7 @@ class Agent {
 
   const std::shared_ptr<const Services> services_;
   const std::span<std::byte> memory_;
+  const backends::Counters counters_;
   std::mutex mutex_;
   std::vector<Joined> joined_;  // not admitted yet
   bool stopping_ = false;

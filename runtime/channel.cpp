@@ -41,13 +41,18 @@ std::string disagreement(const EndInfo& end, const RemoteEnd& remote) {
 }  // namespace
 
 ChannelEnd::ChannelEnd(std::shared_ptr<const Services> services, Opening what)
-    : EndInfo(std::move(what), services->registry.next_id()), services_(std::move(services)),
-      races_(opening.rank, opening.peer, opening.key.tag, sends(), depth()) {
+    : ChannelEnd(std::move(services), std::move(what), backends::Signal{}) {
   constexpr int kDeep = 4;  // from here on many epochs are under way at a time
   const auto standing = opening.options.depth >= kDeep ? Standing::alone : Standing::together;
   word_ = of_window() ? backends::Signal{&done, &done_parking, {}}  // no peer raises a word of it
                       : services_->registry.take_word(opening.key.world_peer, standing);
   if (!of_window()) failure_.poisons(word_);
+}
+
+ChannelEnd::ChannelEnd(std::shared_ptr<const Services> services, Opening what, const backends::Signal& word)
+    : EndInfo(std::move(what), services->registry.next_id()), services_(std::move(services)), word_(word),
+      races_(opening.rank, opening.peer, opening.key.tag, sends(), depth()) {
+  if (word_.word != nullptr) failure_.poisons(word_);
   if (base::trace::on()) traced = trace_channel(services_->rank, services_->track);
 }
 
@@ -118,6 +123,11 @@ void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
   undecided_ = put_ != nullptr && landing_ != nullptr && landing_->way() == backends::Landing::Way::undecided;
   if (!undecided_) begin_working();
   if (remote.final) peer_closed(*remote.final);
+}
+
+void ChannelEnd::work_alone() {
+  helper_ = services_->engine.helper();
+  begin_working();
 }
 
 std::unique_ptr<backends::Put> ChannelEnd::prepare(backends::Link& link, RemoteEnd& remote) {
@@ -233,7 +243,7 @@ bool ChannelEnd::holds_up(const ChannelEnd& other) const noexcept {
 
 void ChannelEnd::refuse(std::uint64_t epoch) const {
   check();
-  if (bound_ == kClosed) misuse(epoch, of_window() ? "the target is closed here" : "the channel is closed here");
+  if (bound_ == kClosed) misuse(epoch, std::string("the ") + noun() + " is closed here");
   const std::string by = ": rank " + std::to_string(opening.peer) + " has closed its end";
   if (of_window()) throw error(Code::closed, epoch, "rank " + std::to_string(opening.peer) + " has closed the window");
   if (sends()) misuse(epoch, "put " + std::to_string(epoch) + " will never be credited" + by);

@@ -59,6 +59,8 @@ class ChannelEnd : public EndInfo,
 
  public:
   ChannelEnd(std::shared_ptr<const Services> services, Opening what);
+  /// `word`: the one that peers will raise. It takes no word of the registry, whose mutex callers may hold.
+  ChannelEnd(std::shared_ptr<const Services> services, Opening what, const backends::Signal& word);
   ~ChannelEnd() override;
 
   // Checks (SLUICE_CHECK). The verbs' fast path is never taken with them: see `bind_slowly`.
@@ -344,6 +346,8 @@ class ChannelEnd : public EndInfo,
   virtual void reach_own(device::Driver& driver) = 0;
   /// Makes the put of this end, which reaches the memory of the peer. Null: it has none. @throws std::exception
   virtual std::unique_ptr<backends::Put> prepare(backends::Link& link, RemoteEnd& remote);
+  /// For an end without a peer: its verbs work from now on. With the registry's mutex.
+  void work_alone();
   /// The end is closed: the engine posts nothing of it any more.
   virtual void stop_posting() noexcept;
 
@@ -468,14 +472,15 @@ class ChannelEnd : public EndInfo,
 
   /// Blocks the host until `ready()`, up to `limit`, and warns now and then that it still waits.
   /// @param verb  of the table of waits
-  template <class Ready>
-  bool await_in_host(base::Parking& parking, Ready ready, base::Limit& limit, const char* verb) const {
+  template <class Place, class Ready>
+  bool await_in_host(Place&& parking, Ready ready, base::Limit& limit, const char* verb) const {
     Warning warning = new_warning(epoch(), verb);
     return await_in_host(parking, ready, limit, warning);
   }
   /// `warning` outlives the call: for a caller that waits for one epoch in several calls.
-  template <class Ready>
-  bool await_in_host(base::Parking& parking, Ready ready, base::Limit& limit, Warning& warning) const {
+  /// `parking`: a Parking, or a span of several.
+  template <class Place, class Ready>
+  bool await_in_host(Place&& parking, Ready ready, base::Limit& limit, Warning& warning) const {
     const base::trace::Span slice("host waits", traced, epoch());
     // At first takes the engine's turns, as a waiting stream does.
     if (helper() != nullptr && device::help_until(*helper(), ready, limit.next())) return true;

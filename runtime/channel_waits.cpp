@@ -54,7 +54,7 @@ void ChannelEnd::check_bindable(Stream stream) {
   if (bound_ == here_with(stream) && device::usable(stream)) return;
   if (bound_ <= kPlanned) refuse_bound();
   if (bound_ != kUnbound && bound_ != here_with(stream))
-    misuse(epoch(), "the channel is used with another kind of stream");
+    misuse(epoch(), std::string("the ") + noun() + " is used with another kind of stream");
   device::check_supported(stream, opening.rank);
   check();
   const auto opened_for = opening.options.stream;
@@ -63,9 +63,10 @@ void ChannelEnd::check_bindable(Stream stream) {
 
 void ChannelEnd::refuse_bound() const {
   check();
-  misuse(epoch(), bound_ == kClosed    ? "the channel is closed here"
-                  : bound_ == kKernels ? "kernels drive this channel"
-                                       : "a plan drives this channel");
+  const std::string what = noun();
+  misuse(epoch(), bound_ == kClosed    ? "the " + what + " is closed here"
+                  : bound_ == kKernels ? "kernels drive this " + what
+                                       : "a plan drives this " + what);
 }
 
 void ChannelEnd::bind_slowly(Stream stream) {
@@ -284,7 +285,7 @@ void ChannelEnd::warn(Warning& warning) const {
 base::WaitRecord ChannelEnd::record_of_wait(const char* verb) const noexcept {
   base::WaitRecord record;
   record.rank = services_->rank;
-  record.peer = opening.key.world_peer;
+  record.peer = alone() ? -1 : opening.key.world_peer;
   record.tag = opening.key.tag;
   record.sends = sends();
   record.end = this;
@@ -298,7 +299,7 @@ void ChannelEnd::note_wait(base::WaitNote& note, const char* verb, std::uint64_t
   record.lack = base::Lack::opening;
   if (connected()) std::tie(record.lack, record.epoch) = lacks(epoch);
   note.write(record);
-  services_->registry.ask(id);
+  if (record.peer >= 0) services_->registry.ask(id);
 }
 
 void ChannelEnd::note_closing(base::WaitNote& note) const noexcept {

@@ -272,7 +272,7 @@ void ChannelEnd::end_use(Verb verb, bool runs_later) noexcept {
 /// For a call of several epochs, the checks take the last one that needs others, and the first one that is needed.
 std::uint64_t ChannelEnd::epoch_of(Verb verb) const noexcept {
   if (verb == Verb::release) return releases_.last();
-  return verb == Verb::put ? epoch() : checks_->first_epoch;
+  return verb == Verb::put ? epoch() : checks_->first_epoch.load();
 }
 
 void ChannelEnd::misused(std::uint64_t epoch, const std::string& what) noexcept {

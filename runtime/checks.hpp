@@ -200,7 +200,9 @@ struct Checks {
   RunOrder order;
   Releases releases;
   Watched watched;
-  std::uint64_t first_epoch = 0;  // of those that the user's call may take
+  // Of those that the user's call may take. Atomic: a program that is wrong writes it in two threads, and the check
+  // finds that, not ThreadSanitizer.
+  std::atomic<std::uint64_t> first_epoch{0};
 };
 
 /// The slice of a slot of a receiver, whose `data` looks whether `epoch` was released.

@@ -156,17 +156,20 @@ struct detail::ContextAccess {
     return ChannelAccess::make<Handle>(std::move(core));
   }
   static Context::Impl& of(Context& context) { return context.in(); }
-  static Window open_window(Context::Impl& in, std::string_view name, Slice memory) {
+  static Window open_window(Context::Impl& in, std::string_view name, Slice memory, std::uint32_t counters) {
     memory = SliceAccess::own(std::move(memory));
     if (memory.bytes() == 0) throw in.bad("a window of 0 bytes");
     const auto& block = SliceAccess::block(memory);
     if (block != nullptr && block->extent.driver != nullptr) throw in.bad("a window of a GPU's memory");
     if (reinterpret_cast<std::uintptr_t>(memory.data()) % sizeof(std::uint64_t) != 0)
       throw in.bad("a window that does not begin at a multiple of 8 bytes");
+    if (counters > Window::kMostCounters) throw in.bad("a window of " + std::to_string(counters) + " counters");
     const auto services = in.world->services();
-    runtime::WindowOpening opening{window_scope(in, name),           std::string(name), in.rank, in.ranks, memory,
-                                   base::hash(in.world->place().job)};
-    auto core = base::make_here<runtime::WindowCore>(services, std::move(opening));
+    runtime::WindowOpening opening{
+        window_scope(in, name),           std::string(name), in.rank, in.ranks, memory, counters,
+        base::hash(in.world->place().job)};
+    const auto make = [&] { return base::make_here<runtime::WindowCore>(services, std::move(opening)); };
+    auto core = in.with_resources(make, Code::out_of_resources, -1, 0, "making a window");
     services->registry.open(core);
     return ChannelAccess::make_window(std::move(core));
   }
@@ -305,8 +308,8 @@ Plan Context::plan() {
   return detail::PlanAccess::make(base::make_here<detail::PlanCore>(in().world->services(), in().rank));
 }
 
-Window Context::window(std::string_view name, Slice memory) {
-  return ContextAccess::open_window(in(), name, std::move(memory));
+Window Context::window(std::string_view name, Slice memory, std::uint32_t counters) {
+  return ContextAccess::open_window(in(), name, std::move(memory), counters);
 }
 
 Target Context::target(Rank peer, std::string_view name) {

@@ -23,7 +23,7 @@ Batch EndInfo::batch(std::uint64_t first, std::size_t count, Stream::Kind used_b
 }
 
 Error EndInfo::error(Code code, std::uint64_t epoch, const std::string& what) const {
-  constexpr const char* kRoles[] = {"sender: ", "receiver: ", "target: ", "window: "};
+  constexpr const char* kRoles[] = {"sender: ", "receiver: ", "target: ", "window: ", "counter: ", "notices: "};
   const char* const end = kRoles[static_cast<std::size_t>(opening.key.role)];
   const std::string named = opening.name.empty() ? end : "'" + opening.name + "' " + end;
   return {code, opening.rank, opening.peer, opening.key.tag, epoch, named + what};
@@ -31,7 +31,14 @@ Error EndInfo::error(Code code, std::uint64_t epoch, const std::string& what) co
 
 void EndInfo::misuse(std::uint64_t epoch, const std::string& what) const { throw error(Code::misuse, epoch, what); }
 
+const char* EndInfo::noun() const noexcept {
+  constexpr const char* kNouns[] = {"channel", "channel", "target", "window", "counter", "window"};
+  return kNouns[static_cast<std::size_t>(opening.key.role)];
+}
+
 std::string EndInfo::direction() const {
+  if (opening.key.role == Role::counter) return "counter " + std::to_string(opening.key.tag);
+  if (opening.key.role == Role::notices) return "notices";
   const std::string peer = std::to_string(opening.peer);
   if (of_window()) return (sends() ? "a window of rank " : "a target of rank ") + peer;
   return (sends() ? "to rank " : "from rank ") + peer + ", tag " + std::to_string(opening.key.tag);

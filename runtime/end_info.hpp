@@ -15,12 +15,13 @@
 
 namespace sluice::runtime {
 
-/// A target is an end whose user reaches the window of a peer; the end that the peer makes for it is of the window.
-enum class Role : std::uint8_t { sender, receiver, target, window };
+/// A target is an end whose user reaches the window of a peer; the end that the peer makes for it is of the window. The
+/// counters and the notices of a window have no peer.
+enum class Role : std::uint8_t { sender, receiver, target, window, counter, notices };
 
 /// The role of the end that one of this role is matched with.
 constexpr Role opposite(Role role) noexcept {
-  constexpr Role kOpposite[] = {Role::receiver, Role::sender, Role::window, Role::target};
+  constexpr Role kOpposite[] = {Role::receiver, Role::sender, Role::window, Role::target, Role::counter, Role::notices};
   return kOpposite[static_cast<std::size_t>(role)];
 }
 
@@ -69,6 +70,9 @@ class EndInfo {
   Batch batch(std::uint64_t first, std::size_t count, Stream::Kind used_by, bool marked) const noexcept;
   Error error(Code code, std::uint64_t epoch, const std::string& what) const;
   [[noreturn, gnu::cold]] void misuse(std::uint64_t epoch, const std::string& what) const;
+  bool alone() const noexcept { return opening.key.role >= Role::counter; }  ///< it has no peer
+  /// The user's word for it: "channel", "window".
+  const char* noun() const noexcept;
   /// "to rank 1, tag 7", or "from rank ...".
   std::string direction() const;
   /// Its lane in the timeline of `rank`. Arrows are named by what both ends know.

@@ -39,8 +39,8 @@ std::string line(Code code, Rank rank, Rank peer, Tag tag, std::uint64_t epoch, 
 const char* name(Code code) noexcept {
   constexpr const char* kNames[] = {"bad_argument", "mismatch",    "misuse",           "timeout", "peer_lost",
                                     "transport",    "unsupported", "out_of_resources", "aborted", "closed"};
-  static_assert(std::size(kNames) == static_cast<std::size_t>(Code::closed) + 1);
-  const auto index = static_cast<std::size_t>(code);
+  static_assert(std::size(kNames) == static_cast<std::size_t>(Code::closed));
+  const auto index = static_cast<std::size_t>(code) - 1;  // 0 is no failure, in C
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }
 

@@ -86,12 +86,12 @@ std::vector<SharedFailure> Failures::take_untold() {
   return first_ones;
 }
 
-void Failures::notice(Notice notice) noexcept {
+void Failures::notice(FailureNotice notice) noexcept {
   const std::lock_guard lock(mutex_);
   notices_.push_back(std::move(notice));
 }
 
-std::vector<Notice> Failures::take_notices() {
+std::vector<FailureNotice> Failures::take_notices() {
   const std::lock_guard lock(mutex_);
   return std::exchange(notices_, {});
 }

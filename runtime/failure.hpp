@@ -45,7 +45,7 @@ class EndFailure {
 };
 
 /// A failure that the engine reports to the peer of the end.
-struct Notice {
+struct FailureNotice {
   std::uint64_t end = 0;  ///< its number
   Code code{};
   std::string what;
@@ -81,8 +81,8 @@ class Failures {
   /// The first failure of each cause that no call has thrown a failure of. Each is returned once.
   std::vector<SharedFailure> take_untold();
 
-  void notice(Notice notice) noexcept;
-  std::vector<Notice> take_notices();
+  void notice(FailureNotice notice) noexcept;
+  std::vector<FailureNotice> take_notices();
 
  private:
   std::mutex mutex_;
@@ -91,7 +91,7 @@ class Failures {
   std::vector<SharedFailure> untold_;  // some may have been told since
   std::map<std::pair<Code, std::string>, std::shared_ptr<Cause>> causes_;
   const std::shared_ptr<Cause> exceptions_ = std::make_shared<Cause>();
-  std::vector<Notice> notices_;
+  std::vector<FailureNotice> notices_;
 };
 
 }  // namespace sluice::runtime

@@ -46,8 +46,10 @@ ChannelKey as_seen_here(const Peer& peer, Role theirs, std::string scope, Tag ta
 
 backends::Signal Registry::take_word(Rank peer, Standing standing) {
   const std::lock_guard lock(mutex_);
-  return peers_.at(peer).words.take(standing);
+  return word_of(peer, standing);
 }
+
+backends::Signal Registry::word_of(Rank peer, Standing standing) { return peers_.at(peer).words.take(standing); }
 
 void Registry::give_back_word(Rank peer, const backends::Signal& word) {
   const std::lock_guard lock(mutex_);
@@ -162,6 +164,7 @@ void Registry::connect(ChannelEnd& end, RemoteEnd remote) {
   // An end that has settled before it had a peer takes nothing of the peer.
   if (end.closing.told()) send_let_go(peer, remote.id);
   if (remote.final) closing_.insert(&end);
+  if (remote.failure) lose_target(end, remote.failure->first, remote.failure->second);
   if (base::enabled(base::LogLevel::trace)) {
     base::log(base::LogLevel::trace, "rank " + std::to_string(end.opening.rank) + " connects with rank " +
                                          std::to_string(end.opening.peer) + ", tag " +
@@ -206,9 +209,14 @@ void Registry::lost(Peer& peer) {
 
 /// A peer that has aborted says so before it ends.
 void Registry::lose(ChannelEnd& end, const Peer& peer) {
-  if (end.opening.key.role == Role::window) closing_.insert(&end);
-  if (peer.last_words.empty()) return end.peer_lost(Code::peer_lost, peer.why_lost);
-  end.peer_lost(Code::aborted, peer.last_words);
+  const bool aborted = !peer.last_words.empty();
+  const Code code = aborted ? Code::aborted : Code::peer_lost;
+  const std::string& why = aborted ? peer.last_words : peer.why_lost;
+  if (end.opening.key.role == Role::window) {
+    closing_.insert(&end);
+    if (!end.closing.theirs) lose_target(end, code, why);
+  }
+  end.peer_lost(code, why);
 }
 
 void Registry::unsent() { engine_.wake(); }
@@ -269,7 +277,7 @@ void Registry::on_opening(Peer& peer, Reader& message, std::vector<base::Fd> fds
   keys_there_.insert_or_assign({peer.rank, remote.id}, key);
   waiting_there_[key].push_back(std::move(remote));
   if (role == Role::target) admit(key);
-  if (role == Role::sender && is_scope_of_handle(key.scope)) join_agent(key);
+  if (role == Role::sender) admit_line(key);
   match_oldest(key);
 }
 
@@ -313,7 +321,10 @@ void Registry::on_closing(Peer& peer, Reader& message) {
 void Registry::on_failure(Peer& peer, Reader& message) {
   const auto remote_id = message.get<std::uint64_t>();
   auto [code, what] = get_failure(message);
-  if (ChannelEnd* const end = end_of_peer(peer, remote_id)) return end->peer_failed(code, what);
+  if (ChannelEnd* const end = end_of_peer(peer, remote_id)) {
+    lose_target(*end, code, what);
+    return end->peer_failed(code, what);
+  }
   if (RemoteEnd* const waiting = waiting_end(peer, remote_id)) waiting->failure = {code, std::move(what)};
 }
 
@@ -346,7 +357,7 @@ void Registry::notice_failure(const ChannelEnd& end, Code code, const std::strin
 }
 
 void Registry::send_failures() {
-  for (const Notice& notice : failures_.take_notices()) {
+  for (const FailureNotice& notice : failures_.take_notices()) {
     const ChannelEnd* const end = end_here(notice.end);
     if (end == nullptr || !end->announced || !notice.tell_peer) continue;
     Writer writer(Kind::failure);

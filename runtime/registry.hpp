@@ -19,6 +19,7 @@
 
 namespace sluice::runtime {
 
+class CounterEnd;
 class WindowCore;
 
 /// Handles own the ends, and windows those of their targets; the registry has plain pointers, used under its mutex.
@@ -31,6 +32,8 @@ class Registry final : public Peers::Handler {
   std::uint64_t next_id() noexcept { return next_id_.fetch_add(1); }
   backends::Signal take_word(Rank peer, Standing standing);
   void give_back_word(Rank peer, const backends::Signal& word);
+  /// Like `take_word`, with the mutex.
+  backends::Signal word_of(Rank peer, Standing standing);
 
   // For the user's thread.
   /// Announces a new end, and matches it. @throws Error{Code::misuse} for a duplicate
@@ -41,6 +44,10 @@ class Registry final : public Peers::Handler {
   void open(const std::shared_ptr<WindowCore>& window);
   /// Closes the window for all targets of peers. False: not possible within the limit; the caller may try again.
   bool close(WindowCore& window, base::Limit& limit);
+  /// Opens a counter of a window, which has no peer.
+  void open_alone(WindowCore& window, const std::shared_ptr<CounterEnd>& counter);
+  /// With the mutex. @throws Error{Code::misuse} if this rank has ended
+  void add_alone(ChannelEnd& end);
   void leave(WindowCore& window, const std::string& why);
   /// Called when the rank ends: open ends fail, and the peers lose them. Waits up to `limit` until the peers release
   /// the memory of this rank.
@@ -117,11 +124,13 @@ class Registry final : public Peers::Handler {
   void announce_closing(const ChannelEnd& end);
   void begin_closing(ChannelEnd& end);
   void admit(const ChannelKey& key);
+  void admit_line(const ChannelKey& key);
   void join_agent(const ChannelKey& key);
-  void refuse(const ChannelKey& key);
+  void refuse(const ChannelKey& key, Code code, const std::string& why);
   void turn_away(const Peer& peer, std::uint64_t remote_id);
   void begin_to_part(ChannelEnd& end);
   void forget_window_end(ChannelEnd& end);
+  void lose_target(const ChannelEnd& of_target, Code code, const std::string& what);
   void leave_in_front_of(const ChannelEnd& end);
   void let_go(ChannelEnd& end);
   void unmap_peer(ChannelEnd& end);

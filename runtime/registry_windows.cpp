@@ -5,9 +5,17 @@
 
 #include "runtime/engine.hpp"
 #include "runtime/registry.hpp"
+#include "runtime/report.hpp"
 #include "runtime/window.hpp"
 
 namespace sluice::runtime {
+
+namespace {
+
+constexpr const char* kNotOpen =
+    "the handle is of no window that is open there: it was closed, or the handle is not genuine";
+
+}  // namespace
 
 void Registry::open(const std::shared_ptr<WindowCore>& window) {
   const std::lock_guard lock(mutex_);
@@ -16,6 +24,8 @@ void Registry::open(const std::shared_ptr<WindowCore>& window) {
   if (windows_.contains(window->opening.scope))
     throw window->error(Code::misuse, "a window of this name is open already");
   windows_[window->opening.scope] = windows_[window->scope_of_handle] = window;
+  add_alone(*window->notice_end);
+  window->notice_end->begin_alone();
   std::vector<ChannelKey> waiting;
   for (const auto& [key, ends] : waiting_there_) {
     if (key.role == Role::window && key.scope == window->opening.scope) waiting.push_back(key);
@@ -29,20 +39,33 @@ void Registry::open(const std::shared_ptr<WindowCore>& window) {
 void Registry::admit(const ChannelKey& key) {
   const auto found = windows_.find(key.scope);
   if (found != windows_.end() && !found->second->closing) return add(found->second->admit(key));
-  if (is_scope_of_handle(key.scope)) refuse(key);
+  if (is_scope_of_handle(key.scope)) refuse(key, Code::misuse, kNotOpen);
 }
 
-/// A target has opened its line to the agent of a window.
+/// A target has opened its line to the notices of a window, or to its agent.
+void Registry::admit_line(const ChannelKey& key) {
+  if (const std::string handle = handle_of_notices(key.scope); !handle.empty()) {
+    const auto window = windows_.find(handle);
+    if (window == windows_.end()) return refuse(key, Code::misuse, kNotOpen);
+    try {
+      return add(window->second->admit_notices(key));
+    } catch (const std::exception& reason) {
+      return refuse(key, Code::out_of_resources, std::string("no memory for notices there: ") + reason.what());
+    }
+  }
+  if (is_scope_of_handle(key.scope)) join_agent(key);
+}
+
 void Registry::join_agent(const ChannelKey& key) {
   const auto found = windows_.find(key.scope);
-  if (found == windows_.end()) return refuse(key);
+  if (found == windows_.end()) return refuse(key, Code::misuse, kNotOpen);
   found->second->join_agent(key);
 }
 
-void Registry::refuse(const ChannelKey& key) {
+void Registry::refuse(const ChannelKey& key, Code code, const std::string& why) {
   Writer message(Kind::refusal);
-  message.put(waiting_there_[key].front().id).put(Code::misuse);
-  message.text("the handle is of no window that is open there: it was closed, or the handle is not genuine");
+  message.put(waiting_there_[key].front().id).put(code);
+  message.text(why);
   peers_.send(peers_.at(key.world_peer), {message.take(), {}});
   keys_there_.erase({key.world_peer, waiting_there_[key].front().id});
   waiting_there_.erase(key);
@@ -81,15 +104,39 @@ bool Registry::close(WindowCore& window, base::Limit& limit) {
   while (!drop_closed() && !limit.over())
     changed_.wait_until(lock, std::min(limit.next(), base::Clock::now() + kPause));
   if (!drop_closed()) return false;
-  windows_.erase(window.opening.scope);
-  windows_.erase(window.scope_of_handle);
+  std::erase_if(windows_, [&](const auto& one) { return one.second.get() == &window; });
   return true;
 }
 
-/// An exception destroys the window: its targets lose it.
+/// An exception destroys the window: its targets lose it, and streams that wait for its counters go on.
 void Registry::leave(WindowCore& window, const std::string& why) {
   const std::lock_guard lock(mutex_);
   for (auto& [id, end] : window.ends) end->leave(why);
+  for (auto& [number, counter] : window.counters) counter->leave_destroyed(why);
+  window.notice_end->leave_destroyed(why);
+}
+
+void Registry::open_alone(WindowCore& window, const std::shared_ptr<CounterEnd>& counter) {
+  const std::lock_guard lock(mutex_);
+  add_alone(*counter);
+  window.counters[counter->opening.key.tag] = counter;
+  counter->begin_alone();
+  if (window.count_lost) counter->lose(window.count_lost->code, window.count_lost->what, window.count_lost->cause);
+}
+
+void Registry::add_alone(ChannelEnd& end) {
+  if (ended_) throw end.error(Code::misuse, 0, "this rank has ended");
+  ends_[end.id] = &end;
+  ++report().ends;
+  end.closing.let_go();
+  if (!doom_.empty()) end.fail(Code::aborted, doom_);
+}
+
+/// The target of a peer has failed, for which this end was made.
+void Registry::lose_target(const ChannelEnd& of_target, Code code, const std::string& what) {
+  if (of_target.opening.key.role != Role::window) return;
+  const auto window = windows_.find(of_target.opening.key.scope);
+  if (window != windows_.end()) window->second->lose_target(of_target.opening, code, what);
 }
 
 /// The target has closed and accesses nothing any more, or is lost: earlier, the closing would shut the target.

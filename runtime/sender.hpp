@@ -14,6 +14,13 @@ class SenderCore final : public runtime::ChannelEnd {
   // The verbs, on an end that is `bound_to` the stream.
   Slice acquire(Stream stream);
   void put(Stream stream, backends::Range part);
+  /// A put on the lane of another end, of which this one is a part, and which reports failures in its place.
+  void put_on(device::Lane lane) {
+    const std::uint64_t epoch = begin();
+    fail_if_stopped(lane);
+    await_credit(lane, epoch);
+    enqueue(lane, epoch, whole());
+  }
   Batch acquire(Stream stream, std::size_t count);
   void put_all(Stream stream, std::size_t count);
   /// With checks, an acquire that need not wait has its place in the order of verbs, too.

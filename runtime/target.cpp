@@ -23,12 +23,12 @@ class TargetCore::AccessPut final : public backends::Put {
   backends::Access& access() noexcept { return *access_; }
   void enqueue(device::Lane, std::uint64_t, backends::Range) override {}
   void enqueue_all(device::Lane, std::uint64_t, std::uint64_t) override {}
-  void reach_from(device::Driver&) override {}
+  void reach_from(device::Driver& driver) override { access_->reach_from(driver); }
   std::optional<backends::ByKernel> by_kernel(device::Driver*) override { return std::nullopt; }
   bool landed(std::uint64_t) override { return true; }
   /// Atomics of the agent have completed, too.
   bool settled() override { return client == nullptr || client->all_replied(); }
-  backends::Held forget_peer() noexcept override { return {access_->forget_peer(), {}}; }
+  backends::Held forget_peer() noexcept override { return access_->forget_peer(); }
   bool disarmed(bool) override { return true; }
   std::string describe() const override {
     return access_->how + "; atomics: by " + (by_agent_ ? "a thread of the owner" : "the processor");
@@ -43,9 +43,10 @@ std::unique_ptr<backends::Put> TargetCore::prepare(backends::Link& link, RemoteE
   window_bytes_ = remote.slot_bytes;
   if (block_ && (block_->offset > window_bytes_ || block_->bytes > window_bytes_ - block_->offset))
     throw std::runtime_error("the handle is of more bytes than the window has");
-  atomics_ = atomics_of(remote.contents);
-  auto accesses = std::make_unique<AccessPut>(link.access(kDepth, *this, std::move(remote.key)), atomics_.by_agent);
+  facts_ = facts_of(remote.contents);
+  auto accesses = std::make_unique<AccessPut>(link.access(kDepth, *this, std::move(remote.key)), facts_.by_agent);
   accesses_ = accesses.get();
+  stores_ = accesses->access().by_stores;
   posts_ = accesses->posted != nullptr;
   if (posts_) services().engine.watch(*accesses->posted);
   return accesses;
@@ -53,6 +54,7 @@ std::unique_ptr<backends::Put> TargetCore::prepare(backends::Link& link, RemoteE
 
 void TargetCore::stop_posting() noexcept {
   client_.reset();
+  notices_.reset();
   if (accesses_ != nullptr && accesses_->posted != nullptr) services().engine.forget(*accesses_->posted);
 }
 
@@ -74,17 +76,39 @@ void TargetCore::check_range(std::uint64_t offset, std::uint64_t bytes) const {
                   std::to_string(all) + " that it reaches");
 }
 
+void TargetCore::check_counter(std::uint32_t counter) const {
+  const std::uint32_t most = connected() ? facts_.counters : Window::kMostCounters;
+  if (counter < most) return;
+  throw error(Code::bad_argument, epoch() + 1,
+              "there is no counter " + std::to_string(counter) + " among " + std::to_string(most));
+}
+
+void TargetCore::check_fired_by_stream() const {
+  if (!posts_) return;
+  throw error(Code::unsupported, epoch() + 1, "accesses that the engine posts, on the stream of a GPU: " + describe());
+}
+
 void TargetCore::check_aligned(std::uint64_t offset, std::size_t size) const {
-  if ((offset + (block_ ? block_->offset : 0)) % size == 0) return;
+  if (in_window(offset) % size == 0) return;
   throw error(Code::bad_argument, epoch() + 1,
               "an atomic at offset " + std::to_string(offset) + ", which is no multiple of " + std::to_string(size) +
                   " in the window");
 }
 
-void TargetCore::check_local(const Slice& local) const {
-  const auto& block = detail::SliceAccess::block(local);
-  if (block != nullptr && block->extent.driver != nullptr)
-    throw error(Code::unsupported, epoch() + 1, "memory of a GPU cannot be put from, or got to");
+void TargetCore::check_on_host(const Slice& local) const {
+  if (extent_of(local).driver != nullptr)
+    throw error(Code::unsupported, epoch() + 1, "an atomic takes no numbers from memory of a GPU");
+}
+
+/// A GPU's stream cannot send requests to the agent.
+void TargetCore::check_stream(Stream stream, bool atomic, std::uint32_t counter) const {
+  if (!device::of_gpu(stream)) return;
+  backends::Request request{atomic ? Kind::accumulate : Kind::put, 0, {}};
+  request.counter = counter;
+  if (needs_agent(request)) {
+    throw error(Code::unsupported, epoch() + 1,
+                "on the stream of a GPU, since a thread of the owner carries it out: " + describe());
+  }
 }
 
 /// Slices that program order has lent do not own their memory.
@@ -109,19 +133,67 @@ void TargetCore::ran(device::Lane lane) noexcept {
   if (enqueued_.fetch_sub(1) == 1) parking.wake();
 }
 
-void TargetCore::move(Stream stream, Kind kind, const Slice& local, std::uint64_t offset) {
+/// The epoch first: closing waits for it, or it finds the window closed.
+template <class Work>
+void TargetCore::carry_out_now(Work work) {
+  const std::uint64_t epoch = begin();
+  if (shut()) [[unlikely]] {
+    backends::fail_shut(*this);
+  } else {
+    work();
+  }
+  base::raise(done, epoch, done_parking);
+  check();
+}
+
+void TargetCore::move(Stream stream, Kind kind, const Slice& local, std::uint64_t offset, Notify notify) {
+  const std::uint32_t counter = notify.tagged ? kNone : notify.number;
   check_range(offset, local.bytes());
-  check_local(local);
+  if (notify.tagged && device::of_gpu(stream))
+    throw error(Code::unsupported, epoch() + 1, "a notice with a tag, on the stream of a GPU");
+  if (backends::MappedAccess* const now = stores_now(stream); now != nullptr && !notify.tagged) {
+    if (extent_of(local).driver == nullptr) [[likely]] {
+      return carry_out_now([&] {
+        if (kind == Kind::get) {
+          now->get_now(in_window(offset), local.data(), local.bytes());
+        } else {
+          now->put_now(in_window(offset), local.data(), local.bytes());
+        }
+        now->count_now(counter);
+      });
+    }
+  }
+  check_stream(stream, false, counter);
   keep(local);
   const std::uint64_t epoch = begin();
-  const std::span<std::byte> bytes{local.data(), local.bytes()};
-  const auto work = [this, epoch, kind, offset, bytes](device::Lane lane) {
-    fire(lane, epoch, {kind, offset, bytes});
+  const device::Extent bytes = extent_of(local);
+  const auto work = [this, epoch, kind, notify, offset, data = bytes.data, size = bytes.bytes,
+                     gpus = bytes.driver](device::Lane lane) {
+    backends::Request request{kind, offset, {data, size}};
+    request.gpus = gpus;
+    if (!notify.tagged) request.counter = notify.number;
+    fire(lane, epoch, request);
+    if (notify.tagged) give_notice(lane, epoch, request, notify.number);
     ran(lane);
   };
   will_run(stream);
-  issue(stream, work, [] {});
+  issue(stream, work, [this, stream, epoch] { firing_refused(stream, epoch); });
   if (stream.kind() != Stream::Kind::host) check();
+}
+
+void TargetCore::move(Stream stream, Kind kind, const Slice& local, std::span<const Extent> extents) {
+  const auto slice = [&](const Extent& extent) {
+    if (extent.here <= local.bytes() && extent.bytes <= local.bytes() - extent.here)
+      return local.slice(extent.here, extent.bytes);
+    throw error(Code::bad_argument, epoch() + 1,
+                std::to_string(extent.bytes) + " bytes from " + std::to_string(extent.here) +
+                    " do not lie inside the " + std::to_string(local.bytes()) + " of the slice");
+  };
+  for (const Extent& extent : extents) {
+    (void)slice(extent);
+    check_range(extent.there, extent.bytes);
+  }
+  for (const Extent& extent : extents) move(stream, kind, slice(extent), extent.there);
 }
 
 void TargetCore::change(Stream stream, Kind kind, std::uint64_t offset, std::uint64_t operand, std::uint64_t compare,
@@ -132,7 +204,14 @@ void TargetCore::change(Stream stream, Kind kind, std::uint64_t offset, std::uin
     throw error(Code::bad_argument, epoch() + 1,
                 "the value before takes a slice of 8 bytes, not " + std::to_string(old.bytes()));
   }
-  check_local(old);
+  check_on_host(old);
+  check_stream(stream, true, kNone);
+  if (backends::MappedAccess* const now = stores_now(stream); now != nullptr && !facts_.by_agent) {
+    return carry_out_now([&] {
+      const std::uint64_t before = now->change_now(kind, in_window(offset), operand, compare);
+      std::memcpy(old.data(), &before, sizeof before);
+    });
+  }
   keep(old);
   enqueue_change(stream, kind, offset, operand, compare, old.data());
   if (stream.kind() != Stream::Kind::host) check();
@@ -147,7 +226,7 @@ void TargetCore::enqueue_change(Stream stream, Kind kind, std::uint64_t offset, 
     ran(lane);
   };
   will_run(stream);
-  issue(stream, work, [] {});
+  issue(stream, work, [this, stream, epoch] { firing_refused(stream, epoch); });
 }
 
 std::uint64_t TargetCore::change(Kind kind, std::uint64_t offset, std::uint64_t operand, std::uint64_t compare,
@@ -155,6 +234,11 @@ std::uint64_t TargetCore::change(Kind kind, std::uint64_t offset, std::uint64_t 
   constexpr std::size_t kWord = sizeof operand;
   check_range(offset, kWord);
   check_aligned(offset, kWord);
+  if (backends::MappedAccess* const now = stores_now({}); now != nullptr && !facts_.by_agent) {
+    std::uint64_t before = 0;
+    carry_out_now([&] { before = now->change_now(kind, in_window(offset), operand, compare); });
+    return before;
+  }
   if (olds_.extent().data == nullptr) olds_ = device::allocate(kDepth * kWord, true);
   std::byte* const old = olds_.extent().data + (epoch() + 1) % kDepth * kWord;
   enqueue_change({}, kind, offset, operand, compare, old);
@@ -167,18 +251,51 @@ std::uint64_t TargetCore::change(Kind kind, std::uint64_t offset, std::uint64_t 
 void TargetCore::fire(device::Lane lane, std::uint64_t epoch, backends::Request request) {
   fail_if_stopped(lane);
   await_connected(lane, epoch);
-  if (epoch > kDepth) await_accesses(lane, epoch - kDepth);
+  if (epoch > kDepth && lane.gpu == nullptr) await_accesses(lane, epoch - kDepth);
   report_failure(lane);
   if (connected() && accesses_ != nullptr) {
-    if (block_) request.offset += block_->offset;
-    if (request.atomic() && atomics_.by_agent && !shut()) {
-      with_agent([&] { send(lane, epoch, request); });
-      request = {Kind::put, 0, {}};
-    }
+    request.offset = in_window(request.offset);
+    if (needs_agent(request) && !shut()) return fire_by_agent(lane, epoch, request);
     return accesses_->access().enqueue(lane, epoch, request);
   }
   backends::fail_shut(*this);
   device::raise(lane, done, epoch, done_parking);
+}
+
+/// The bytes are there, or here, before the owner sees the notice.
+void TargetCore::give_notice(device::Lane lane, std::uint64_t epoch, const backends::Request& request, Tag tag) {
+  await_accesses(lane, epoch);
+  if (failed()) return;
+  with_agent([&] {
+    if (notices_ == nullptr) notices_ = std::make_unique<NoticeSender>(*this, opening, facts_.scope);
+    notices_->send(lane, {request.offset, request.local.size(), tag});
+  });
+}
+
+bool TargetCore::needs_agent(const backends::Request& request) const noexcept {
+  if (request.atomic()) return facts_.by_agent;
+  return request.counter != kNone && !accesses_->access().counts;
+}
+
+/// The agent raises the counter after what it has put or changed itself. Else that must have completed before.
+void TargetCore::fire_by_agent(device::Lane lane, std::uint64_t epoch, backends::Request request) {
+  backends::Request access{Kind::put, 0, {}};
+  if (request.counter != kNone && request.counter >= facts_.counters) {
+    fail(Code::misuse,
+         "counter " + std::to_string(request.counter) + " of a window that has " + std::to_string(facts_.counters));
+    return accesses_->access().enqueue(lane, epoch, access);
+  }
+  if (request.kind == Kind::get || request.gpus != nullptr ||
+      (request.kind == Kind::put && request.local.size() > AgentLine::kMost)) {
+    const std::uint32_t counter = std::exchange(request.counter, kNone);
+    accesses_->access().enqueue(lane, epoch, std::exchange(request, access));
+    await_accesses(lane, epoch);
+    request.counter = counter;
+    if (!failed()) with_agent([&] { send(lane, epoch, request); });
+    return;
+  }
+  with_agent([&] { send(lane, epoch, request); });
+  accesses_->access().enqueue(lane, epoch, access);
 }
 
 void TargetCore::await_accesses(device::Lane lane, std::uint64_t epoch) {
@@ -205,7 +322,7 @@ void TargetCore::send(device::Lane lane, std::uint64_t epoch, const backends::Re
                                   " are beyond the window of " + std::to_string(window_bytes_) + " bytes");
   }
   if (client_ == nullptr) {
-    client_ = std::make_unique<AgentClient>(*this, opening, atomics_.scope);
+    client_ = std::make_unique<AgentClient>(*this, opening, facts_.scope);
     accesses_->client = client_.get();
     agent_.store(client_.get(), std::memory_order_release);
   }
@@ -224,13 +341,15 @@ bool TargetCore::collect(base::Limit& limit) {
   return true;
 }
 
-void TargetCore::accumulate(Stream stream, Op op, Number number, const Slice& local, std::uint64_t offset) {
+void TargetCore::accumulate(Stream stream, Op op, Number number, const Slice& local, std::uint64_t offset,
+                            std::uint32_t counter) {
   const bool bits = op == Op::bit_and || op == Op::bit_or || op == Op::bit_xor;
   if (bits && (number == Number::float32 || number == Number::float64))
     throw error(Code::bad_argument, epoch() + 1, "an operation on the bits of floating-point numbers");
   const std::size_t size = backends::size_of(number);
   check_range(offset, local.bytes());
-  check_local(local);
+  check_on_host(local);
+  check_stream(stream, true, counter);
   check_aligned(offset, size);
   if (local.bytes() % size != 0) {
     throw error(Code::bad_argument, epoch() + 1,
@@ -239,29 +358,33 @@ void TargetCore::accumulate(Stream stream, Op op, Number number, const Slice& lo
   keep(local);
   const std::uint64_t epoch = begin();
   const std::span<std::byte> bytes{local.data(), local.bytes()};
-  const auto work = [this, epoch, op, number, offset, bytes](device::Lane lane) {
+  const auto work = [this, epoch, op, number, counter, offset, bytes](device::Lane lane) {
     backends::Request request{Kind::accumulate, offset, bytes};
     request.op = op;
     request.number = number;
+    request.counter = counter;
     fire(lane, epoch, request);
     ran(lane);
   };
   will_run(stream);
-  issue(stream, work, [] {});
+  issue(stream, work, [this, stream, epoch] { firing_refused(stream, epoch); });
   if (stream.kind() != Stream::Kind::host) check();
 }
 
-void TargetCore::flush(Stream stream) {
+void TargetCore::flush(Stream stream, bool local) {
   check();
   const std::uint64_t last = epoch();
+  if (stream.kind() == Stream::Kind::program_order && base::reached(done, last) && agent_.load() == nullptr) return;
   will_run(stream);
   issue(
       stream,
-      [self = owner_of_work(), last](device::Lane lane) {
+      [self = owner_of_work(), last, local](device::Lane lane) {
         auto& target = static_cast<TargetCore&>(*self);
         target.fail_if_stopped(lane);
         target.await_accesses(lane, last);
-        if (AgentClient* const agent = target.agent_) target.with_agent([&] { agent->collect(lane, last); });
+        AgentClient* const agent = target.agent_;
+        if (agent != nullptr && !(local && agent->nothing_returns()))
+          target.with_agent([&] { agent->collect(lane, last); });
         target.report_failure(lane);
         target.ran(lane);
       },
@@ -285,6 +408,13 @@ using detail::usable_here;
 using runtime::TargetCore;
 using Kind = TargetCore::Kind;
 
+std::vector<Extent> strided(std::size_t count, std::size_t bytes, std::size_t here_apart, std::size_t there_apart,
+                            std::size_t there) {
+  std::vector<Extent> extents(count);
+  for (std::size_t i = 0; i < count; ++i) extents[i] = {i * here_apart, there + i * there_apart, bytes};
+  return extents;
+}
+
 namespace {
 
 /// The target, bound to the stream.
@@ -292,9 +422,15 @@ TargetCore& on(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream) {
   auto& core = static_cast<TargetCore&>(not_empty(end));
   if (core.bound_to(stream)) [[likely]]
     return core;
-  if (device::of_gpu(stream))
-    throw core.error(Code::unsupported, core.epoch() + 1, "targets are not used on the streams of GPUs");
   core.bind_slowly(stream);
+  if (device::of_gpu(stream)) core.check_fired_by_stream();
+  return core;
+}
+
+/// Like `on`, for an access that raises `counter`.
+TargetCore& counting(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, std::uint32_t counter) {
+  TargetCore& core = on(end, stream);
+  core.check_counter(counter);
   return core;
 }
 
@@ -318,6 +454,23 @@ void Target::get(Stream stream, const Slice& target, std::size_t offset) {
 void Target::accumulate(Stream stream, Op op, Number number, const Slice& numbers, std::size_t offset) {
   on(end_, stream).accumulate(stream, op, number, numbers, offset);
 }
+void Target::put_notify(Stream stream, const Slice& source, std::size_t offset, std::uint32_t counter) {
+  counting(end_, stream, counter).move(stream, Kind::put, source, offset, {counter});
+}
+void Target::get_notify(Stream stream, const Slice& target, std::size_t offset, std::uint32_t counter) {
+  counting(end_, stream, counter).move(stream, Kind::get, target, offset, {counter});
+}
+void Target::put_tagged(Stream stream, const Slice& source, std::size_t offset, Tag tag) {
+  on(end_, stream).move(stream, Kind::put, source, offset, {tag, true});
+}
+void Target::get_tagged(Stream stream, const Slice& target, std::size_t offset, Tag tag) {
+  on(end_, stream).move(stream, Kind::get, target, offset, {tag, true});
+}
+void Target::accumulate_notify(Stream stream, Op op, Number number, const Slice& numbers, std::size_t offset,
+                               std::uint32_t counter) {
+  counting(end_, stream, counter).accumulate(stream, op, number, numbers, offset, counter);
+}
+void Target::notify(Stream stream, std::uint32_t counter) { put_notify(stream, {}, 0, counter); }
 void Target::fetch_add(Stream stream, std::size_t offset, std::uint64_t value, const Slice& old) {
   on(end_, stream).change(stream, Kind::fetch_add, offset, value, 0, old);
 }
@@ -328,7 +481,14 @@ void Target::compare_swap(Stream stream, std::size_t offset, std::uint64_t expec
                           const Slice& old) {
   on(end_, stream).change(stream, Kind::compare_swap, offset, desired, expected, old);
 }
-void Target::flush(Stream stream) { on(end_, stream).flush(stream); }
+void Target::put(Stream stream, const Slice& source, std::span<const Extent> extents) {
+  on(end_, stream).move(stream, Kind::put, source, extents);
+}
+void Target::get(Stream stream, const Slice& target, std::span<const Extent> extents) {
+  on(end_, stream).move(stream, Kind::get, target, extents);
+}
+void Target::flush(Stream stream) { on(end_, stream).flush(stream, false); }
+void Target::flush_local(Stream stream) { on(end_, stream).flush(stream, true); }
 void Target::drain(std::optional<Timeout> timeout) { target(end_).drain(timeout); }
 
 std::uint64_t Target::fetch_add(std::size_t offset, std::uint64_t value, std::optional<Timeout> timeout) {

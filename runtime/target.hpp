@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,12 @@
 #include "runtime/window.hpp"
 
 namespace sluice::runtime {
+
+/// Signal to the owner that an access has completed.
+struct Notify {
+  std::uint32_t number = backends::Request::kNone;  ///< of a counter; or a tag
+  bool tagged = false;
+};
 
 /// Epoch n is access number n. It has completed when what it changes is changed and what it reads is here, so that
 /// nothing has to settle.
@@ -25,20 +32,28 @@ class TargetCore final : public ChannelEnd {
 
   // On a target that is `bound_to` the stream.
   using Kind = backends::Request::Kind;
+  static constexpr std::uint32_t kNone = backends::Request::kNone;
   /// Enqueues a put or a get of the bytes at `offset` of the block.
-  void move(Stream stream, Kind kind, const Slice& local, std::uint64_t offset);
-  /// Enqueues an accumulate of the numbers at `offset`.
-  void accumulate(Stream stream, Op op, Number number, const Slice& local, std::uint64_t offset);
+  void move(Stream stream, Kind kind, const Slice& local, std::uint64_t offset, Notify notify = {});
+  /// Like `move` of each extent, unless one of them is refused.
+  void move(Stream stream, Kind kind, const Slice& local, std::span<const Extent> extents);
+  /// Enqueues an accumulate of the numbers at `offset`, which then raises `counter`.
+  void accumulate(Stream stream, Op op, Number number, const Slice& local, std::uint64_t offset,
+                  std::uint32_t counter = kNone);
   /// Enqueues an atomic on the word at `offset`.
   void change(Stream stream, Kind kind, std::uint64_t offset, std::uint64_t operand, std::uint64_t compare,
               const Slice& old);
   /// Carries an atomic out in program order. The host waits until it has completed. Returns the old value.
   std::uint64_t change(Kind kind, std::uint64_t offset, std::uint64_t operand, std::uint64_t compare,
                        std::optional<Timeout> timeout);
-  /// Later work on the stream runs only once all accesses have completed.
-  void flush(Stream stream);
+  /// Later work on the stream runs only once all accesses have completed. `local`: only here.
+  void flush(Stream stream, bool local);
   /// Blocks the host until all accesses have completed.
   void drain(std::optional<Timeout> timeout);
+  /// For streams of GPUs. @throws Error{Code::unsupported}
+  void check_fired_by_stream() const;
+  /// @throws Error{Code::bad_argument} if there is no such counter, as far as is known
+  void check_counter(std::uint32_t counter) const;
   /// Size of the block, or of the window. Once connected.
   std::uint64_t bytes() const noexcept { return block_ ? block_->bytes : window_bytes_; }
 
@@ -64,13 +79,25 @@ class TargetCore final : public ChannelEnd {
   void check_aligned(std::uint64_t offset, std::size_t size) const;
   void enqueue_change(Stream stream, Kind kind, std::uint64_t offset, std::uint64_t operand, std::uint64_t compare,
                       std::byte* old);
+  /// Not null: the calling thread is the stream, so that an access needs no request.
+  backends::MappedAccess* stores_now(Stream stream) const noexcept {
+    return stream.kind() == Stream::Kind::program_order ? stores_ : nullptr;
+  }
+  std::uint64_t in_window(std::uint64_t offset) const noexcept { return offset + (block_ ? block_->offset : 0); }
+  /// Calls `work()`, unless the peer has closed the window.
+  template <class Work>
+  void carry_out_now(Work work);
+  void give_notice(device::Lane lane, std::uint64_t epoch, const backends::Request& request, Tag tag);
   void fire(device::Lane lane, std::uint64_t epoch, backends::Request request);
+  bool needs_agent(const backends::Request& request) const noexcept;
+  void fire_by_agent(device::Lane lane, std::uint64_t epoch, backends::Request request);
   /// Calls `work()`; an error of a channel fails the target.
   template <class Work>
   void with_agent(Work work) noexcept;
   void send(device::Lane lane, std::uint64_t epoch, const backends::Request& request);
   void await_accesses(device::Lane lane, std::uint64_t epoch);
-  void check_local(const Slice& local) const;
+  void check_on_host(const Slice& local) const;
+  void check_stream(Stream stream, bool atomic, std::uint32_t counter) const;
   void keep(const Slice& local);
   /// Counts work that a HostStream will run; `ran` is its last act.
   void will_run(Stream stream) noexcept {
@@ -81,9 +108,11 @@ class TargetCore final : public ChannelEnd {
 
   const std::optional<Block> block_;
   std::uint64_t window_bytes_ = 0;
-  AccessPut* accesses_ = nullptr;  // `put_`; set before `connected`
-  Atomics atomics_;                // of the window; set before `connected`
+  AccessPut* accesses_ = nullptr;             // `put_`; set before `connected`
+  backends::MappedAccess* stores_ = nullptr;  // the same
+  WindowFacts facts_;                         // set before `connected`
   // On the lane. An atomic that the agent carries out is also an access that moves nothing, so that all have epochs.
+  std::unique_ptr<NoticeSender> notices_;     // null: no notice with a tag was given yet
   std::unique_ptr<AgentClient> client_;       // null: no atomic was sent to the agent yet
   std::atomic<AgentClient*> agent_{nullptr};  // the same, for any thread
   std::atomic<std::uint64_t> enqueued_{0};    // on HostStreams, and has not run

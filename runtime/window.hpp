@@ -10,11 +10,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "runtime/agent.hpp"
 #include "runtime/channel.hpp"
+#include "runtime/counter.hpp"
+#include "runtime/notices.hpp"
 
 namespace sluice::runtime {
 
@@ -25,7 +28,9 @@ using WindowId = std::array<std::byte, 16>;
 /// itself when the peer closes its target, or dies.
 class WindowEnd final : public ChannelEnd {
  public:
-  using ChannelEnd::ChannelEnd;
+  /// `counters`: memory of their words, which the peer raises.
+  WindowEnd(std::shared_ptr<const Services> services, Opening what, const device::Extent& counters)
+      : ChannelEnd(std::move(services), std::move(what)), counters_(counters) {}
 
   backends::Key open_landing(backends::Link& link, std::vector<backends::Signal> more) override;
   bool passed() const noexcept override { return true; }
@@ -41,6 +46,8 @@ class WindowEnd final : public ChannelEnd {
   void reach_own(device::Driver&) override {}
   std::unique_ptr<backends::Put> prepare(backends::Link&, RemoteEnd&) override { return nullptr; }
   backends::AfterTurn poll() override { return backends::AfterTurn::nothing; }
+
+  const device::Extent counters_;
 };
 
 /// A window as its owner opened it.
@@ -50,6 +57,7 @@ struct WindowOpening {
   Rank rank = 0;            ///< of its owner, in its context
   std::vector<Rank> ranks;  ///< of the job, by rank of its context; empty: the same
   Slice memory;
+  std::uint32_t counters = 0;
   std::uint64_t job = 0;  ///< tells handles of this job from those of others
 };
 
@@ -70,6 +78,10 @@ class WindowCore {
   WindowHandle handle(std::size_t offset, std::size_t bytes) const;
   std::string describe() const;
   Error error(Code code, const std::string& what) const;
+  /// @throws Error{Code::bad_argument} if the window has no counter of this number; {Code::misuse} once closed
+  CounterEnd& counter(std::uint32_t number);
+  /// @throws Error{Code::misuse} once closed
+  NoticeEnd& notices();
   const Services& services() const noexcept { return *services_; }
 
   // For the registry, with its mutex.
@@ -77,25 +89,40 @@ class WindowCore {
   ChannelEnd& admit(const ChannelKey& key);
   /// A target has opened its line to the agent.
   void join_agent(const ChannelKey& key);
-  std::map<std::uint64_t, std::shared_ptr<WindowEnd>> ends;  ///< by number
-  bool closing = false;                                      ///< by its user
+  /// A target, for which the end `of` was made, has failed: what it was to count, or to give notice of, never comes.
+  void lose_target(const Opening& of, Code code, const std::string& what);
+  /// Makes the end for the line of a target that gives notices.
+  ChannelEnd& admit_notices(const ChannelKey& key);
+  std::map<std::uint64_t, std::shared_ptr<WindowEnd>> ends;       ///< by number
+  std::map<std::uint32_t, std::shared_ptr<CounterEnd>> counters;  ///< those that the owner has used
+  std::shared_ptr<NoticeEnd> notice_end;
+  struct Loss {
+    Code code{};
+    std::string what;
+    std::shared_ptr<Cause> cause;
+  };
+  std::optional<Loss> count_lost;  ///< why counters fail
+  bool closing = false;            ///< by its user
 
  private:
   Opening opening_for(const ChannelKey& key) const;
-  std::string users() const;
+  Opening opening_alone(std::uint32_t number, Role role) const;
+  std::string what_holds_up() const;
 
   const std::shared_ptr<const Services> services_;
+  const CounterWords counter_words_;
   std::unique_ptr<Agent> agent_;  // null: processors carry atomics out, since every rank maps the memory
   bool closed_ = false;
 };
 
-/// How the atomics of a window are carried out. The owner sends it to a target as the contents of its end.
-struct Atomics {
-  bool by_agent = false;
+/// Facts of a window for its targets. The owner sends them as the contents of its end.
+struct WindowFacts {
+  bool by_agent = false;  ///< an agent carries out the atomics
+  std::uint32_t counters = 0;
   std::string scope;  ///< of the agent
 };
-std::string text_of(const Atomics& atomics);
-Atomics atomics_of(std::string_view text);
+std::string text_of(const WindowFacts& facts);
+WindowFacts facts_of(std::string_view text);
 
 /// The scope of the window with this id, which is no name's.
 std::string scope_of(const WindowId& id);

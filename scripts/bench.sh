@@ -48,6 +48,7 @@ bench_network() {
   for name in latency bandwidth rate; do
     bench_rows "$name-ofi-$provider" "${launch[@]}" -n 2 "$bin/sluice-bench" "$name" --backend "ofi:$provider" --rounds 10
   done
+  bench_rows "rma-ofi-$provider" "${launch[@]}" -n 2 "$bin/sluice-bench" rma --backend "ofi:$provider" --rounds 10 --goal ofi_floor_access=0.8
   bench_rows "progress-ofi-$provider" "$bin/sluice-run" -n 2 "$bin/sluice-bench" progress --backend "ofi:$provider"
 }
 
@@ -74,6 +75,8 @@ cmd_bench() {
   bench_rows pipeline mpiexec -n 2 "$measure" pipeline
   bench_rows pipeline-4 "$four" -n 4 "$measure" pipeline
   bench_rows halo mpiexec -n 2 "$measure" halo
+  bench_rows rma mpiexec -n 2 "$measure" rma \
+    --goal 'fetch_add/mpi_rma=1.5@8,flush/mpi_rma=1.5@0:8,notice/mpi_rma=3,notify/mpi_rma=3@8,fence/mpi_rma=1.5,post/mpi_rma=1.5,lock/mpi_rma=1.5,just written/floor=0.77@64,just written/floor=0.952@64k'
   bench_rows packing mpiexec -n 2 "$measure" packing --rounds 10
   bench_rows overlap mpiexec -n 2 "$measure" overlap
   bench_rows scale "$run" -n 8 "$measure" scale
@@ -93,7 +96,7 @@ cmd_bench() {
 figure_of() {
   local name=${1##*/}
   name=${name%.json}
-  case ${name%%-*} in latency | bandwidth | rate | halo | scale | apps | timeline) echo "docs/plots/${name%%-*}.py" ;; esac
+  case ${name%%-*} in latency | bandwidth | rate | halo | rma | scale | apps | timeline) echo "docs/plots/${name%%-*}.py" ;; esac
 }
 
 cmd_plots() {

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles and runs the programs in README.md and docs/*.md, so that no page shows one that does not work.
 
-A ```cpp block with a main is a program, and the line before it must be a comment that says how to run it:
+A ```cpp block, or a ```c block (C99), with a main is a program, and the line before it must be a comment that says how to run it:
     <!-- run: sluice-run -n 2 -->     or     <!-- run: mpiexec -n 2 -->     or     <!-- run: sluice-run -n 2 with CUDA's driver -->
+    or     <!-- run: mpiexec -n 2 with Sluice's windows -->
 Each must exit 0. If a ```text block follows it directly, those lines must be its output, in any order. CUDA's driver is the emulated one.
 What this build has no MPI, no Kokkos or no CUDA for is listed as left out.
 """
@@ -17,9 +18,9 @@ import subprocess
 import sys
 
 BLOCK = re.compile(
-    r"(?P<before>[^\n]*)\n```cpp\n(?P<code>.*?)\n```\n(?:\n?```text\n(?P<output>.*?)\n```\n)?", re.DOTALL
+    r"(?P<before>[^\n]*)\n```(?P<language>cpp|c)\n(?P<code>.*?)\n```\n(?:\n?```text\n(?P<output>.*?)\n```\n)?", re.DOTALL
 )
-RUN = re.compile(r"<!-- run: (?P<launcher>sluice-run|mpiexec) (?P<args>[^>]*?)(?P<cuda> with CUDA's driver)? ?-->")
+RUN = re.compile(r"<!-- run: (?P<launcher>sluice-run|mpiexec) (?P<args>[^>]*?)(?P<cuda> with CUDA's driver)?(?P<rma> with Sluice's windows)? ?-->")
 
 
 class Failure(Exception):
@@ -27,7 +28,7 @@ class Failure(Exception):
 
 
 def programs(source):
-    """Yields (name, code, launcher, args, whether with CUDA, expected output or None) for every program on the pages."""
+    """Yields (name, code, launcher, args, whether with CUDA, expected output or None, language, whether with MPI's windows by Sluice) for each program."""
     for page in [source / "README.md", *sorted((source / "docs").glob("*.md"))]:
         text = page.read_text()
         for found in BLOCK.finditer(text):
@@ -37,7 +38,8 @@ def programs(source):
             how = RUN.search(found["before"])
             if not how:
                 raise Failure(f"{page.name}:{line}: a program without <!-- run: ... --> on the line before it")
-            yield f"{page.stem}_{line}", found["code"], how["launcher"], how["args"].split(), bool(how["cuda"]), found["output"]
+            yield (f"{page.stem}_{line}", found["code"], how["launcher"], how["args"].split(), bool(how["cuda"]), found["output"],
+                   found["language"], bool(how["rma"]))
 
 
 def uses_kokkos(program):
@@ -53,9 +55,9 @@ def what_lacks(program, options):
 
 def compile_and_run(program, options):
     """Returns a line that says what was run. Raises Failure."""
-    name, code, launcher, args, with_cuda, expected = program
+    name, code, launcher, args, with_cuda, expected, language, with_windows = program
     with_mpi = launcher == "mpiexec"
-    source, binary = options.work / f"{name}.cpp", options.work / name
+    source, binary = options.work / f"{name}.{language}", options.work / name
     source.write_text(code + "\n")
     library = [f"-L{options.build}", f"-Wl,-rpath,{options.build}"]
     mpi_flags = ["-Wl,-u,sluice_mpi_starter", "-lsluice_mpi"] if with_mpi else []
@@ -74,10 +76,14 @@ def compile_and_run(program, options):
         environment |= {"LD_LIBRARY_PATH": ":".join(paths), "EMUCUDA_KERNELS": str(driver / "libemukernels.so")}
         # LeakSanitizer reads memory of the emulated GPU, which the processor cannot touch, and crashes.
         environment["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
+    common = [*options.flags.split(), "-O0", "-Wall", "-Wextra", f"-I{options.source}/include", f"-I{options.build}/include"]
+    in_c = [options.c_compiler, "-std=c99", "-pedantic", "-Werror", *common, "-c", source, "-o", f"{binary}.o"]  # C++ links it
+    windows = ["env", f"LD_PRELOAD={options.build}/libsluice_mpi_rma.so"] if with_windows else []
     steps = [
-        [compiler, "-std=c++20", *options.flags.split(), "-O0", "-Wall", "-Wextra", f"-I{options.source}/include", f"-I{options.build}/include", source,
+        *([in_c] if language == "c" else []),
+        [compiler, "-std=c++20", *common, f"{binary}.o" if language == "c" else source,
          "-o", binary, *library, *mpi_flags, *kokkos_flags, *cuda_flags, "-lsluice", *filter(None, options.libraries.split(";")), "-pthread"],
-        [options.mpiexec if with_mpi else options.build / "bin" / "sluice-run", *args, binary],
+        [options.mpiexec if with_mpi else options.build / "bin" / "sluice-run", *args, *windows, binary],
     ]
     for step in steps:
         done = subprocess.run(step, capture_output=True, text=True, timeout=120, check=False, env=environment)
@@ -93,6 +99,7 @@ def main():
     for option in ("--source", "--build", "--work"):
         parser.add_argument(option, type=pathlib.Path, required=True)
     parser.add_argument("--compiler", default="c++")
+    parser.add_argument("--c-compiler", default="cc")
     parser.add_argument("--flags", default="")
     parser.add_argument("--libraries", default="", help="what the library is linked with")
     parser.add_argument("--mpiexec", default="")

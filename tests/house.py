@@ -15,19 +15,20 @@ import tempfile
 import mutants
 
 # Bottom up. A file includes its own floor and lower ones only; "include" is the public API.
-FLOORS = ["base", "include", "device", "backends", "peers", "runtime", "launch"]
+FLOORS = ["base", "include", "device", "backends", "peers", "runtime", "launch", "rma", "c"]
 # Folders outside the library and what they may include besides the public API and the standard library.
 OUTSIDE = ["apps", "tests", "examples"]
-CODE = {".cpp", ".hpp", ".cu"}
+CODE = {".cpp", ".hpp", ".cu", ".c", ".h"}
 SOURCES = CODE | {".cmake", ".py", ".sh"}
 
-MPI_PLACES = [r"include/sluice/mpi\.hpp", r"launch/mpi\.cpp", r"apps/.*mpi[^/]*", r"tests/.*", r"examples/.*"]
+MPI_PLACES = [r"include/sluice/mpi\.hpp", r"launch/mpi\.cpp", r"rma/mpi/.*", r"apps/.*mpi[^/]*", r"tests/.*", r"examples/.*"]
 VENDOR = re.compile(r"^(cuda(_\w+)?|hip/.*|nvtx3/.*|cooperative_groups|nccl|nvml)(\.h|\.hpp)?$")
 STANDARD = re.compile(r"^[a-z_0-9]+$")  # of C++: no folder, no suffix
+C_TYPES = ("stddef.h", "stdint.h")  # for the public headers for C
 SYSTEM = re.compile(r"^((sys|linux|net|netinet|arpa)/)?[a-z_0-9]+\.h$")
 VENDOR_PLACES = [r"(device|tests|examples)/.*", r"apps/bench/rivals/programs/.*"]
 FABRIC = re.compile(r"^(rdma/.*|infiniband/.*|libcxi/.*|ucp/.*|cxi_.*)$")
-FABRIC_PLACES = [r"backends/ofi/.*", r"apps/bench/rivals/ofi(_endpoint)?\.[ch]pp", r"tests/.*"]
+FABRIC_PLACES = [r"backends/ofi/.*", r"apps/bench/rivals/ofi(_accesses|_endpoint)?\.[ch]pp", r"tests/.*"]
 # Public headers that a program asks for by including them, and whose headers they bring.
 OPT_IN = [(r"Kokkos_.*", r"include/sluice/(kokkos|cabana)(\.hpp|/.*)"),
           (r"sanitizer/tsan_interface\.h", r"base/races\.cpp"),
@@ -86,6 +87,10 @@ def library_finding(source, header):
         return f"an include never points up ({floor} is below {target})"
     if floor == "include" and target != "include":
         return "include/ includes nothing of ours but itself"
+    if floor == "c" and target not in ("include", "c"):
+        return "c/ includes the public API only"
+    if floor == "rma" and target not in ("base", "include", "rma"):
+        return "rma/ is built on the public API: it includes base/, include/ and itself only"
     if floor == "base" and target != "base":
         return "base/ includes the standard library only"
     if header == "runtime/world.hpp" and CHANNELS.fullmatch(source.as_posix()):
@@ -114,12 +119,14 @@ def foreign_finding(source, header):
         return None
     if any(re.fullmatch(header_of, header) and re.fullmatch(p, path) for header_of, p in OPT_IN):
         return None
+    if top == "include" and source.suffix == ".h" and header in C_TYPES:
+        return None
     if top == "include" and not STANDARD.match(header):
         return "include/ includes nothing of others but the standard library"
     if top == "base" and not (STANDARD.match(header) or SYSTEM.match(header)):
         return "base/ includes the standard library and the system's headers only"
     if header == "mpi.h" and not any(re.fullmatch(p, path) for p in MPI_PLACES):
-        return "<mpi.h> is for mpi.hpp, launch/mpi.cpp, the MPI files of applications, and tests"
+        return "<mpi.h> is for mpi.hpp, launch/mpi.cpp, rma/mpi, the MPI files of applications, and tests"
     if VENDOR.match(header) and not any(re.fullmatch(p, path) for p in VENDOR_PLACES):
         return "vendor headers are for device/, the bench's rivals on GPUs, tests and examples"
     if FABRIC.match(header) and not any(re.fullmatch(p, path) for p in FABRIC_PLACES):
@@ -179,7 +186,7 @@ def unlisted_findings(root):
         for word in re.findall(r"[\w./-]+", (root / listing).read_text()):
             known |= {os.path.normpath(listing.parent / (word + end)) for end in ("", ".cpp", "_test.cpp")}
     for source in files(root, CODE):
-        listed = source.suffix in (".cpp", ".cu") or source.parts[0] == "include"
+        listed = source.suffix in (".cpp", ".cu", ".c") or source.parts[0] == "include"
         if source.suffix in CODE and listed and str(source) not in known:
             yield f"{source}: in no CMakeLists.txt"
 
@@ -259,6 +266,8 @@ PLANTS = [
     ("base/x.hpp", SPDX + "#include <sluice/types.hpp>\n", "never points up"),
     ("base/x.hpp", SPDX + '#include "runtime/engine.hpp"\n', "never points up"),
     ("include/sluice/x.hpp", SPDX + '#include "base/words.hpp"\n', "nothing of ours but itself"),
+    ("rma/x.cpp", SPDX + '#include "runtime/channel.hpp"\n', "built on the public API"),
+    ("runtime/x.cpp", SPDX + '#include "rma/barrier.hpp"\n', "never points up"),
     ("device/x.cpp", SPDX + '#include "backends/transport.hpp"\n', "never points up"),
     ("device/x.cu", SPDX + '#include "backends/transport.hpp"\n', "never points up"),
     ("device/x.cu", "int x;\n", "no SPDX"),
@@ -282,6 +291,11 @@ PLANTS = [
     ("apps/bench/x.cpp", SPDX + '#include "base/copy.hpp"\n', "own folder only"),
     ("examples/consumer/x.cpp", SPDX + '#include "base/words.hpp"\n', "public API only"),
     ("runtime/x.cpp", "int x;\n", "no SPDX"),
+    ("c/x.cpp", SPDX + '#include "base/words.hpp"\n', "public API only"),
+    ("runtime/x.cpp", SPDX + '#include "c/guard.hpp"\n', "never points up"),
+    ("include/sluice/x.h", SPDX + "#include <stdio.h>\n", "but the standard library"),
+    ("tests/unit/stray.c", SPDX, "in no CMakeLists.txt"),
+    ("tests/unit/x.h", "int x;\n", "no SPDX"),
     ("backends/new/x.cpp", SPDX, "no README.md"),
     ("runtime/stray.cpp", SPDX, "in no CMakeLists.txt"),
     ("device/stray.cu", SPDX, "in no CMakeLists.txt"),
@@ -315,7 +329,11 @@ GOOD = {
     "runtime/plan.cpp": SPDX + '#include "runtime/services.hpp"\n',
     "runtime/channel.hpp": SPDX,
     "backends/shm/transport.cpp": SPDX + '#include "backends/shm/transport.hpp"\n#include "device/gpu.hpp"\n',
+    "c/guard.hpp": SPDX + "#include <sluice/types.hpp>\n",
+    "c/plan.cpp": SPDX + '#include "c/guard.hpp"\n',
+    "include/sluice/c.h": "/* " + SPDX[3:-1] + " */\n#include <stdint.h>\n",
     "runtime/engine.cpp": SPDX + '#include "backends/transport.hpp"\n',
+    "rma/barrier.cpp": SPDX + '#include "rma/barrier.hpp"\n#include "base/limit.hpp"\n#include <sluice/channel.hpp>\n',
     "apps/life/main.cpp": SPDX + '#include "apps/common/png.hpp"\n#include "apps/life/rle.hpp"\n#include <png.h>\n',
     "apps/bench/copy.cpp": SPDX + '#include "base/copy.hpp"\n',
     "apps/common/exchange_mpi.cpp": SPDX + "#include <mpi.h>\n",
@@ -331,7 +349,7 @@ def write_tree(root, extra):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         if "stray" not in name:
-            names = " ".join(["x.cpp", "x.cu", "x.hpp", *(pathlib.PurePosixPath(n).name for n in GOOD)])
+            names = " ".join(["x.cpp", "x.cu", "x.hpp", "x.h", *(pathlib.PurePosixPath(n).name for n in GOOD)])
             (path.parent / "CMakeLists.txt").write_text("# " + SPDX[3:] + names + "\n")
         if name in GOOD:
             (path.parent / "README.md").write_text("about\n")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs the build tree BUILD into WORK/prefix, builds examples/consumer against it with find_package and by hand with
-# pkg-config, tests/package/plugins, examples/kernels with nvcc and with clang for HIP, examples/kokkos, and runs what came out. Without
+# pkg-config, examples/c, examples/windows, tests/package/plugins, examples/kernels with nvcc and with clang for HIP, examples/kokkos, and runs what came out. Without
 # BUILD it makes one first, of a shared library, with OPTIONS. With PARENT that is one of tests/package/parent, which has the
 # library inside. NVCC and CLANG are for GPUs; KOKKOS is where Kokkos' package is.
-# Run as: cmake -DBUILD= -DSOURCE= -DWORK= -DCXX= -DFLAGS= [-DOPTIONS=] [-DPARENT=ON] -DMPI= -DCUDA= -DHIP= -DNVCC= -DCLANG= -DHIP_INCLUDE= -DKOKKOS=
+# Run as: cmake -DBUILD= -DSOURCE= -DWORK= -DC= -DCXX= -DFLAGS= [-DOPTIONS=] [-DPARENT=ON] -DMPI= -DCUDA= -DHIP= -DNVCC= -DCLANG= -DHIP_INCLUDE= -DKOKKOS=
 # -P package.cmake
 cmake_minimum_required(VERSION 3.25)
 
@@ -47,8 +47,8 @@ set(ENV{CMAKE_PREFIX_PATH} "${prefix}:${config_prefix}")
 execute_process(COMMAND "${CMAKE_COMMAND}" -E cat "${BUILD}/install_manifest.txt" OUTPUT_VARIABLE manifest)
 if(manifest MATCHES "([^\n]*/libsluice[.]so[.0-9]*)\n")
   execute_process(COMMAND nm -DC --defined-only "${CMAKE_MATCH_1}" OUTPUT_VARIABLE exported COMMAND_ERROR_IS_FATAL ANY)
-  if(NOT exported MATCHES "sluice::run\\(")
-    message(FATAL_ERROR "sluice::run is not exported")
+  if(NOT exported MATCHES "sluice::run\\(" OR NOT exported MATCHES " T sluice_run\n")
+    message(FATAL_ERROR "sluice::run or sluice_run is not exported")
   elseif(exported MATCHES "[ \n][TBDRVW] sluice::(device|backends)::[^\n]*")
     message(FATAL_ERROR "the library exports its inside: ${CMAKE_MATCH_0}")
   endif()
@@ -64,6 +64,17 @@ if(needed MATCHES "libfabric")
 endif()
 step(${run} "${WORK}/build/consumer")
 step(${run} --threads "${WORK}/build/consumer")
+
+step("${CMAKE_COMMAND}" -S "${SOURCE}/examples/c" -B "${WORK}/c" -G Ninja "-DCMAKE_C_COMPILER=${C}" "-DCMAKE_C_FLAGS=${FLAGS} -pedantic -Wall -Wextra -Werror"
+     "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_CXX_FLAGS=${FLAGS}")
+step("${CMAKE_COMMAND}" --build "${WORK}/c" -j 1)
+step(${run} "${WORK}/c/ring")
+step(${run} --threads "${WORK}/c/ring")
+
+step("${CMAKE_COMMAND}" -S "${SOURCE}/examples/windows" -B "${WORK}/windows" -G Ninja
+     "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_CXX_FLAGS=${FLAGS}" -DCMAKE_CXX_STANDARD=20)
+step("${CMAKE_COMMAND}" --build "${WORK}/windows" -j 1)
+step(${run} "${WORK}/windows/hash_table")
 
 set(for_tsan FALSE)
 if(OPTIONS MATCHES "SLUICE_SANITIZER=thread")
@@ -122,6 +133,9 @@ step("${CXX}" -std=c++20 ${by_hand} "${example}/main.cpp" -o "${WORK}/by_hand" $
 cmake_path(GET pc_folder PARENT_PATH lib_folder)
 set(ENV{LD_LIBRARY_PATH} "${lib_folder}:$ENV{LD_LIBRARY_PATH}")  # of use to a shared library only
 step(${run} "${WORK}/by_hand")
+step("${C}" -std=c99 ${by_hand} -c "${SOURCE}/examples/c/ring.c" -o "${WORK}/ring.o" ${pc_flags})
+step("${CXX}" ${by_hand} "${WORK}/ring.o" -o "${WORK}/ring_by_hand" ${pc_flags})
+step(${run} "${WORK}/ring_by_hand")
 
 # Programs with kernels start without a driver, and then do without a GPU. The vendors' runtimes know no sanitizer.
 if(NOT sanitized)

@@ -19,6 +19,7 @@ BENCHES = {
     "bandwidth": (2, ["--sizes", "1k:4k", "--against", "floor"], ["message (bytes)", "bandwidth (MB/s)", "floor", "4 KiB"]),
     "rate": (2, ["--sizes", "8:64"], ["message (bytes)", "messages (million/s)", "64 B"]),
     "halo": (2, ["--sizes", "8:64"], ["message (bytes)", "time of a step (us)", "4 neighbours"]),
+    "rma": (2, ["--sizes", "64,4k"], ["time (us)", "floor", "Sluice's speed"]),
     "scale": (4, ["--sizes", "8"], ["pairs of ranks", "time one way (us)", "one_pair"]),
 }
 

@@ -37,11 +37,20 @@ SEVERAL = RANKS[1:]
 COMMS = ("mpi", "mpi_persistent", "sluice")
 MESHES = (("volume", VOLUME), ("faces", FACES), ("heat", HEAT), ("heat_3d", HEAT_3D), ("jacobi", JACOBI), ("life", LIFE))
 BACKENDS = ("threads", "shm", "ofi:tcp")
+# Each example of windows, and the line of rank 0, which is printed if the result is that of a serial computation.
+EXAMPLES = (("hash_table", r"^hash table: 1000 keys inserted"), ("sparse_exchange", r"^sparse exchange: rank 0 got \d+ messages"),
+            ("pipeline", r"^pipeline: 10 sweeps, corner 2990$"), ("reduction_tree", r"^reduction tree: 100 sums of 4 ranks$"),
+            ("cholesky", r"^Cholesky: 128 x 128 numbers"), ("ping_pong", r"^ping-pong: 2 balls, 100 hops each$"))
 
 
 def across(name, command, backend, n):
     threads = "--threads " if backend == "threads" else ""
     return f"{name}.{n}.{backend}", f"{RUN} -n {n} {threads}{command} --backend {backend} --verify", 0, PASSED
+
+
+def example(name, pattern, backend):
+    threads = "--threads " if backend == "threads" else ""
+    return f"example.{name}.{backend}", f"env SLUICE_BACKENDS={backend} {RUN} -n 4 {threads}{{bin}}/example_{name}", 0, pattern
 
 
 def beside_mpi(name, command, comm, n):
@@ -67,6 +76,10 @@ ROWS = [
     *(across(*mesh, backend, SEVERAL[(i + j) % len(SEVERAL)]) for i, mesh in enumerate(MESHES) for j, backend in enumerate(BACKENDS)),
     *((f"{name}.host_stream", f"{RUN} -n 4 {command} --stream host --verify", 0, PASSED)
       for name, command in MESHES[:4]),
+    *(example(*program, backend) for program in EXAMPLES for backend in BACKENDS),
+    # A tree of two levels.
+    ("example.reduction_tree.20_ranks", f"{RUN} -n 20 --threads {{bin}}/example_reduction_tree", 0, r"^reduction tree: 100 sums of 20 ranks$"),
+    ("example.ping_pong.3_ranks", f"{RUN} -n 3 {{bin}}/example_ping_pong", 0, r"^ping-pong: "),  # one has no partner
     *(beside_mpi(*mesh, comm, 2) for mesh in MESHES for comm in COMMS),
     ("faces.one_node", f"{RUN} -n 2 {{bin}}/faces -n 1", 2, r"^faces: --nodes: "),
     # Survivors end by themselves, though their streams are far ahead.
@@ -203,6 +216,11 @@ ROWS = [
           ("on_a_stream", 2, "--stream host", "--stream host"), ("elsewhere", 2, "--memory user", "--memory user"),
           ("read_twice", 2, "--touch", "--touch"), ("of_half_an_int", 2, "--sizes 2:8", "--sizes begin at 4"),
           ("of_three", 3, "", "exactly 2 ranks"), ("without_mpi", 2, "--against mpi_packed", "--against mpi_packed: .*mpiexec"))),
+    *((f"bench.rma.{name}", f"{RUN} -n {ranks} {{bin}}/sluice-bench rma {how}", 2, rf"^sluice-bench: rma {wanted}")
+      for name, ranks, how, wanted in (
+          ("on_a_stream", 2, "--stream host", ".*--stream host"), ("elsewhere", 2, "--memory user", ".*--memory user"),
+          ("deep", 2, "--depth 2", ".*--depth"), ("read", 2, "--touch", ".*--touch"), ("of_half_a_word", 2, "--sizes 4:8", "moves words: --sizes begin at 8"),
+          ("of_three", 3, "", "needs exactly 2 ranks"))),
     ("bench.packing_without_kokkos", f"{RUN} -n 2 {{bin}}/sluice-bench packing", 2,
      r"^sluice-bench: packing is not in this sluice-bench: it was built without Kokkos$"),
     *((f"bench.columns.{name}", f"{RUN} -n 2 {{bin}}/sluice-bench {how} --columns cup-ecs", 2, rf"^sluice-bench: --columns cup-ecs {wanted}")
@@ -248,6 +266,8 @@ BENCHES = [
     ("overlap.inline", f"{RUN} -n 2 {BENCH} overlap --sizes 4k --stream inline --touch", 0, PARTS),
     ("scale", f"{RUN} -n 4 {BENCH} scale --sizes 8 --against floor", 0, "one_pair floor"),
     ("scale.channels", f"{RUN} -n 4 --threads {BENCH} scale --channels 32", 0, ""),
+    ("rma", f"{RUN} -n 2 {BENCH} rma --sizes 8,64,64k", 0, "floor sluice_call"),
+    ("rma.threads", f"{RUN} -n 2 --threads {BENCH} rma --sizes 512", 0, "floor sluice_call"),
     ("setup", f"{RUN} -n 2 {BENCH} setup", 0, ""),
     ("setup.threads", f"{RUN} -n 8 --threads {BENCH} setup --sizes 4k", 0, ""),
     ("copy", f"{BENCH} copy --sizes 8,64k --offsets 0,16", 0, "shipped tuned"),
@@ -262,6 +282,7 @@ BENCHES = [
     ("progress.threads", f"{RUN} -n 2 --threads {BENCH} progress --busy 1 --sizes 8", 0, ""),
     *((f"{name}.ofi", f"{RUN} -n 2 {BENCH} {name} --sizes {size} --backend ofi:tcp --rails 1", 0, "ofi_floor ofi_floor_wait ofi_floor_data")
       for name, size in (("latency", "8:16"), ("bandwidth", "4k"), ("rate", "8"))),
+    ("rma.ofi", f"{RUN} -n 2 {BENCH} rma --sizes 8,4k --backend ofi:tcp", 0, "ofi_floor_access sluice_call"),
     # All streams share hardware queues: copies are held up by kernels that wait.
     ("replay.ofi.shared_queues", f"{EMUCUDA} EMUCUDA_PRIORITIES=0 {RUN} -n 2 {BENCH} replay --sizes 8 --stream cuda --backend ofi:sockets", 0,
      "eager"),
@@ -292,6 +313,7 @@ BENCHES = [
     ("halo.mpi", f"mpiexec -n 2 {BENCH} halo --sizes 8", 0, "mpi_persistent"),
     ("overlap.mpi", f"mpiexec -n 2 {BENCH} overlap --sizes 4k", 0, f"{PARTS} mpi"),
     ("scale.mpi", f"mpiexec -n 2 {BENCH} scale --sizes 8 --against all", 0, "floor mpi mpi_persistent"),
+    ("rma.mpi", f"mpiexec -n 2 {BENCH} rma --sizes 8,64", 0, "floor mpi_rma sluice_call"),
     ("packing.mpi", f"mpiexec -n 2 {BENCH} packing --sizes 4:8 --csv {{out}}/packing.csv --columns cup-ecs", 0, "mpi_packed mpi_datatype"),
     ("setup.mpi", f"mpiexec -n 2 {BENCH} setup", 0, ""),
     *((name, f"{APPS} {{bin}}/{name}", 0, "mpi mpi_persistent none") for name in ("jacobi", "heat", "life")),
@@ -566,7 +588,7 @@ def run(row, folders, mpiexec, limit_s):
 
 def missing_backend(row, binary):
     """Why a row cannot run here because of the network that it names, or None."""
-    named = re.search(r"--backend (ofi:\w+)", row[1])
+    named = re.search(r"(?:--backend |SLUICE_BACKENDS=)(ofi:\w+)", row[1])
     if not named:
         return None
     info = json.loads(subprocess.run([binary, "--json"], capture_output=True, text=True, check=True).stdout)

@@ -11,6 +11,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <limits>
 
@@ -97,6 +98,18 @@ void check_packing(const Options& options) {
   refuse_if(options.sizes.front() < sizeof(int), "moves ints: --sizes begin at 4");
 }
 
+// In `rma` the calling thread reaches memory of the library.
+void check_rma(const Options& options) {
+  const auto refuse_if = [&](bool asked, const char* what) {
+    if (asked) throw apps::UsageError(std::string("rma ") + what);
+  };
+  refuse_if(options.stream == StreamChoice::host, "is not measured with --stream host");
+  refuse_if(options.memory == MemoryChoice::user, "is not measured with --memory user");
+  refuse_if(options.depth > 1, "has no slots: --depth is for other benches");
+  refuse_if(options.touch, "is not measured with --touch: the owner checks what was put after each sample");
+  refuse_if(options.sizes.front() < sizeof(std::uint64_t), "moves words: --sizes begin at 8");
+}
+
 // CUP-ECS's columns describe ping-pongs of ints.
 void check_columns(const Bench& bench, const Options& options) {
   if (options.columns == CsvColumns::sluice) return;
@@ -145,6 +158,8 @@ const std::vector<Bench>& benches() {
        false, false, 2, 2},
       {"scale", "time of one way of ping-pongs of several pairs at once", run_scale, &Rival::scale, "none", "8:4k",
        kInline, false, true, 2, kAnyNumber},
+      {"rma", "time of an access to a window: put, get, atomics, flush, notices, counters and epochs", run_rma,
+       &Rival::rma, "all", "8,64,512,4k,64k", kInline, false, true, 2, 2},
       {"setup", "times of opening and closing a channel, and memory", run_setup, nullptr, "none", "64", kInline, false,
        true, 2, kAnyNumber},
       {"failure", "time from the death of a rank to the error at the others", run_failure, nullptr, "none", "64",
@@ -175,6 +190,7 @@ const Bench& choose(Options& options, int ranks) {
   check_gpu(bench, options);
   check_settings(bench, options);
   if (bench.run == run_packing) check_packing(options);
+  if (bench.run == run_rma) check_rma(options);
   check_channels(bench, options);
   check_batch(bench, options);
   check_columns(bench, options);

@@ -44,6 +44,7 @@ void run_overlap(Session& session);
 void run_scale(Session& session);
 /// `scale --channels`
 void run_growth(Session& session);
+void run_rma(Session& session);
 void run_setup(Session& session);
 void run_copy(Session& session);
 void run_failure(Session& session);

@@ -15,7 +15,8 @@ struct Offered {
 };
 
 Bounds bounds_of(const Rail& rail, const Offered& offered) {
-  return {offered.bytes, rail.largest_message(), "it is not mapped"};
+  constexpr const char* kNotMapped = "it is not mapped";
+  return {.offered = offered.bytes, .at_once = rail.largest_message(), .no_atomics = kNotMapped, .no_gpus = kNotMapped};
 }
 
 class RmaAccess final : public EngineAccess, private Mover {

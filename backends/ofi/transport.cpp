@@ -63,7 +63,8 @@ class OfiLink final : public Link {
     const std::lock_guard lock(station_.mutex);
     for (Mover* const mover : there_.movers) mover->peer_lost();
   }
-  Offer offer(const device::Extent& memory) override { return offer_memory(station_, memory); }
+  /// Counters are not raised by the network.
+  Offer offer(const device::Extent& memory, const device::Extent&) override { return offer_memory(station_, memory); }
   std::unique_ptr<Access> access(int depth, device::Watch& watch, Key key) override {
     return open_access(station_, there_, depth, watch, key);
   }

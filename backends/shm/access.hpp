@@ -6,7 +6,7 @@
 
 namespace sluice::backends::shm {
 
-Offer offer_memory(const device::Extent& memory, Sent& sent);
+Offer offer_memory(const device::Extent& memory, const device::Extent& counters, Sent& sent);
 
 /// @throws std::runtime_error for memory that can be neither mapped nor copied by the kernel. `pid`: the peer's, 0 if
 /// the kernel does not let this process reach into it.

@@ -21,7 +21,7 @@ struct Where {
   std::uint64_t offset = 0;
 };
 
-/// A landing as the peer gets to know it; or an offer, which is one slot without a signal.
+/// A landing as the peer gets to know it; or an offer, which is one slot, and at `word` counters.
 struct Target {
   Where slots;  ///< of the target itself, or of the bounce slots
   std::uint64_t slot_bytes = 0;
@@ -32,6 +32,7 @@ struct Target {
   Where detour;               ///< bounce slots, for a peer that cannot map `slots`; nowhere: there are none
   std::uint64_t detour_stride = 0;
   Where word;
+  std::uint64_t counters_bytes = 0;
   Where parking;
 };
 

@@ -88,7 +88,9 @@ class ShmLink final : public OnHostLink {
                                        "shm: copied by the stream into the target, which is mapped",
                                        std::move(obstacle));
   }
-  Offer offer(const device::Extent& memory) override { return offer_memory(memory, sent_); }
+  Offer offer(const device::Extent& memory, const device::Extent& counters) override {
+    return offer_memory(memory, counters, sent_);
+  }
   std::unique_ptr<Access> access(int, device::Watch& watch, Key key) override {
     return open_access(pid_, mappings_, watch, std::move(key));
   }

@@ -14,6 +14,12 @@ struct Place {
   Signal signal;
 };
 
+/// Offered memory, and counters.
+struct Offered {
+  device::Extent memory;
+  device::Extent counters;
+};
+
 class ThreadLink final : public OnHostLink {
  public:
   Landed land(const Slots& target, std::span<const Signal> signals) override {
@@ -25,13 +31,14 @@ class ThreadLink final : public OnHostLink {
     return std::make_unique<MappedPut>(source, place.target, place.signal, watch, Mapped{},
                                        "threads: copied by the stream into the peer's memory");
   }
-  Offer offer(const device::Extent& memory) override {
+  Offer offer(const device::Extent& memory, const device::Extent& counters) override {
     check_offered(memory);
-    return {{bytes_of(memory), {}, {}}, "threads: offered in place", nullptr};
+    return {{bytes_of(Offered{memory, counters}), {}, {}}, "threads: offered in place", nullptr};
   }
   std::unique_ptr<Access> access(int, device::Watch& watch, Key key) override {
-    return std::make_unique<MappedAccess>(value_of<device::Extent>(key.bytes), watch, Mapped{},
-                                          "threads: carried out by the stream in the peer's memory");
+    const auto offered = value_of<Offered>(key.bytes);
+    return std::make_unique<MappedAccess>(offered.memory, counters_at(offered.counters.data, offered.counters.bytes),
+                                          watch, Mapped{}, "threads: carried out by the stream in the peer's memory");
   }
 };
 

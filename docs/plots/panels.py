@@ -178,26 +178,29 @@ def scale_axes(values, ratios, at, x_text):
         axis.set_minor_locator(ticker.NullLocator())
 
 
-def draw(rows, out, title, x_of, x_label, y_label, x_text=None, more=(), usual=(), against=None):
-    """One figure: `x_of(row)` is the place of a row on the x axis."""
+def draw(rows, out, title, x_of, x_label, y_label, x_text=None, more=(), usual=(), against=None, apart=False):
+    """One figure: `x_of(row)` is the place of a row on the x axis. `apart`: no line joins the rows, and the axis is linear."""
     rows = sorted(rows, key=x_of)
     figure, (values, ratios) = pyplot.subplots(2, 1, sharex=True, figsize=SIZE, height_ratios=(3, 2))
     head = source_of(rows[0], more)
     figure.subplots_adjust(left=0.15, right=0.76, top=1 - (0.45 + 0.14 * len(head)) / SIZE[1], bottom=0.1, hspace=0.1)
     at = [x_of(row) for row in rows]
-    values.plot(at, [row["p50"] for row in rows], **OURS)
+    look = {"linestyle": ""} if apart else {}
+    values.plot(at, [row["p50"] for row in rows], **OURS | look)
     ratios.axhline(1, color="black", linewidth=2, marker="")
     ends, below = [(rows[-1]["p50"], "Sluice", "black")], [(1, "Sluice", "black")]
     for name, (text, line) in styles_of(shown_rivals(rows, usual, against)).items():
+        line = line | look | ({"marker": line["marker"] or "_"} if apart else {})
         theirs = [(x_of(row), row["rivals"][name]) for row in rows if row["rivals"].get(name)]
         values.plot([x for x, _ in theirs], [rival["p50"] for _, rival in theirs], **line)
         ratios.plot([x for x, _ in theirs], [rival["ratio"] for _, rival in theirs], **line)
         known = [(x, *rival["interval"]) for x, rival in theirs if rival.get("interval")]
-        if known:
+        if known and not apart:
             ratios.fill_between(*zip(*known), color=line["color"], alpha=0.2, linewidth=0)
         ends.append((theirs[-1][1]["p50"], text, line["color"]))
         below.append((theirs[-1][1]["ratio"], text, line["color"]))
-    values.set(ylabel=y_label, xscale="log", yscale="log")
+    values.margins(x=0.2 if apart else 0.05)
+    values.set(ylabel=y_label, xscale="linear" if apart else "log", yscale="log")
     ratios.set(xlabel=x_label, ylabel="Sluice's speed /\nthe other's", yscale="log")
     scale_axes(values, ratios, at, x_text)
     label_lines(figure, values, ends)

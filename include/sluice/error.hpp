@@ -9,11 +9,11 @@
 
 namespace sluice {
 
-/// The kind of a failure. It tells a program what to do about an `Error`.
+/// The kind of a failure. It tells a program what to do about an `Error`. The values are those of `sluice_code` in C.
 enum class Code {
-  bad_argument,  ///< a value that can never work; nothing was changed
-  mismatch,      ///< the two ends of a channel disagree about the bytes or the contents of a slot
-  misuse,        ///< a call that the order of calls forbids
+  bad_argument = 1,  ///< a value that can never work; nothing was changed
+  mismatch,          ///< the two ends of a channel disagree about the bytes or the contents of a slot
+  misuse,            ///< a call that the order of calls forbids
   timeout,    ///< a limit of time was exceeded. `close` may only be called again. Other calls that block the host, and
               ///< a first verb that waits for its peer, have changed nothing. A longer wait of a connected channel, on
               ///< a stream or in program order, has failed the channel

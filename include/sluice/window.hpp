@@ -13,7 +13,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace sluice {
 
@@ -26,18 +28,47 @@ class WindowCore;
 /// owner looks at it.
 using WindowHandle = std::array<std::byte, 64>;
 
+/// Notice to the owner of a window that an access by `put_tagged` or `get_tagged` has completed.
+struct Notice {
+  Rank source = -1;        ///< of the target, in the context of the window
+  Tag tag = 0;             ///< as given there
+  std::size_t offset = 0;  ///< of the bytes, in the target's block
+  std::size_t bytes = 0;
+};
+
+/// For `Window::match`: of any rank; with any tag.
+inline constexpr Rank kAnySource = -1;
+inline constexpr Tag kAnyTag = ~Tag{0};
+
 /// Memory of this rank that peers read and change without its help. A window is made by its owner alone. Movable, not
 /// copyable. A handle that is made without arguments, or was moved from, is empty: all calls but `bytes` throw
 /// Error{Code::misuse}.
 ///
 /// Peers name it by rank and name, before or after it was made. The owner sees what a peer has put once it knows, by a
-/// channel or an atomic, that the peer's `flush` has returned: a window by itself signals nothing to its owner. If a
-/// peer dies, the window stays open for the others.
+/// channel or an atomic, that the peer's `flush` has returned, or once a counter tells. If a peer dies, the window
+/// stays open for the others.
+///
+/// @par Counters
+///   A counter counts accesses of peers: those by `put_notify` and the like. The owner waits for a count, in the order
+///   of a stream of any kind or on the host, and then sees the bytes of the accesses that are counted. A counter tells
+///   how many have completed and not which, so accesses that must be told apart need counters of their own. A count
+///   begins anew by `fetch_and_zero`, which loses nothing. If an open target of a peer fails, or that peer
+///   dies, what it was to count may never come: then the counters fail with the same code, which their calls throw, and
+///   streams that wait for them go on. A counter is used on streams of one kind, by one thread or stream at a time.
+///
+/// @par Notices
+///   An access with a tag gives a notice once it has completed, which `match` takes. Notices of one target are matched
+///   in their order; those of several, in the order in which a call of `match` first saw them. Notices are kept until
+///   they are matched: 64 notices of each target, and the stream of the target that gives one more waits until one of
+///   them is matched.
 ///
 /// @par Threads
 ///   One thread at a time.
 class SLUICE_EXPORT Window {
  public:
+  /// The most counters that a window may have.
+  static constexpr std::uint32_t kMostCounters = 4000;
+
   Window() noexcept = default;
   Window(Window&&) noexcept = default;
   /// Closes the window that was here, as the destructor does.
@@ -56,6 +87,29 @@ class SLUICE_EXPORT Window {
 
   /// Bytes of the window; 0 if the handle is empty.
   std::size_t bytes() const noexcept;
+  /// Later work on `stream` runs only when `counter` has reached `count`. In program order the call blocks until then.
+  /// @throws Error as Receiver::wait; {Code::bad_argument} if there is no such counter
+  void wait(Stream stream, std::uint32_t counter, std::uint64_t count);
+  /// Blocks the host until `counter` has reached `count`, for at most `timeout`; 0: looks once. False: it has not.
+  /// @throws Error as Receiver::wait_for; {Code::bad_argument}
+  bool wait_for(std::uint32_t counter, std::uint64_t count, Timeout timeout);
+  /// The count now. @throws Error as `wait_for`
+  std::uint64_t count(std::uint32_t counter);
+  /// Returns the count, and lets it begin at 0: later waits count from here, those that are enqueued are not changed.
+  /// @throws Error as `wait_for`
+  std::uint64_t fetch_and_zero(std::uint32_t counter);
+
+  /// Takes the oldest notice from `source` (or kAnySource) with `tag` (or kAnyTag). Blocks the host until there is one,
+  /// for at most `timeout`, 0: looks once. Returns nothing if none has arrived. The bytes of the access are visible.
+  /// @throws
+  ///   - the failure of a target that could have given the notice: once, and each time if `source` has died. Notices of
+  ///     a dead rank that no call of `match` has seen are lost.
+  ///   - Error{Code::aborted}; {Code::misuse} if the window is closed.
+  std::optional<Notice> match(Rank source, Tag tag, Timeout timeout);
+  /// Takes up to `count` such notices, as they come. Returns how many came in time, or before a failure, which the next
+  /// call throws.
+  std::size_t match(Rank source, Tag tag, std::size_t count, Timeout timeout);
+
   /// A handle of the whole window, or of `bytes` bytes from `offset` on.
   /// @throws Error{Code::bad_argument} if the bytes do not lie inside the window; {Code::misuse}
   WindowHandle handle() const;
@@ -69,17 +123,36 @@ class SLUICE_EXPORT Window {
   std::shared_ptr<runtime::WindowCore> core_;
 };
 
+/// A part of a transfer: `bytes` bytes from `here` on in the slice of this side, and from `there` on in the target.
+struct Extent {
+  std::size_t here = 0;
+  std::size_t there = 0;
+  std::size_t bytes = 0;
+};
+
+/// `count` extents of `bytes` bytes each, whose beginnings are so many bytes apart: rows of a matrix, say.
+SLUICE_EXPORT std::vector<Extent> strided(std::size_t count, std::size_t bytes, std::size_t here_apart,
+                                          std::size_t there_apart, std::size_t there = 0);
+
 /// Reaches the window of a peer, or a block of it. `offset` counts from its beginning. Movable, not copyable.
 ///
 /// @par Accesses
-///   They happen in the order of a stream, as the verbs of a Sender: in program order, or on a HostStream; not on
-///   GPUs' streams. The first one decides which, and in program order it waits for the window. The stream does not
-///   wait for puts and gets: those that have not completed may be carried out in any order, and `flush` waits for all
-///   before it. Up to 64 are under way; a further one waits for the oldest. The slice on this side is host memory. It
-///   must not be changed, or read, before the access has completed, and the target keeps its memory until then. An
-///   access over a network has no more bytes than one message of its provider. Accesses of several ranks to the same
-///   bytes at the same time leave them undefined, unless all are atomics; so does one whose slice overlaps what it
-///   reaches.
+///   They happen in the order of a stream, as the verbs of a Sender. The first one decides of which kind, and in
+///   program order it waits for the window. The stream does not wait for puts and gets: those that have not completed
+///   may be carried out in any order, and `flush` waits for all before it. Up to 64 are under way; a further one waits
+///   for the oldest. The slice on this side must not be changed, or read, before the access has completed, and the
+///   target keeps its memory until then. An access over a network has no more bytes than one message of its provider.
+///   Accesses of several ranks to the same bytes at the same time leave them undefined, unless all are atomics; so does
+///   one whose slice overlaps what it reaches.
+///
+/// @par Counted accesses
+///   Where the counters are not mapped, a thread of the owner raises them (see `describe`). The stream then waits until
+///   a counted get, or a counted put of more than 900 bytes, has completed.
+///
+/// @par GPUs
+///   Streams of GPUs are for windows of owners on the same host. A host function of the stream carries the access out,
+///   and is ordered with the kernels before and behind it; what a thread of the owner would carry out is refused. The
+///   slice of a put or a get may be memory of a GPU if this rank maps the window; the GPU then copies.
 ///
 /// @par Atomics
 ///   They change a word of 8 bytes at a multiple of 8, or numbers at a multiple of their size, in one step, for all
@@ -90,10 +163,10 @@ class SLUICE_EXPORT Window {
 ///
 /// @par Errors
 ///   The errors of a Sender's verbs, and its failures. {Code::bad_argument} also if the bytes do not lie inside the
-///   block, if its size is known, or an atomic is not aligned; nothing has changed. {Code::unsupported}: the slice is a
-///   GPU's memory; and as a failure, an access with more bytes than one message may have. Once the owner has closed the
-///   window, accesses throw {Code::closed}; one that finds it closed fails the target with that code. After the death
-///   of the owner calls throw {Code::peer_lost}.
+///   block, if its size is known, an atomic is not aligned, or there is no such counter; nothing has changed.
+///   {Code::unsupported}: a GPU's stream, or memory of a GPU, that cannot be used; and as a failure, an access with
+///   more bytes than one message may have. Once the owner has closed the window, accesses throw {Code::closed}; one
+///   that finds it closed fails the target with that code. After the death of the owner calls throw {Code::peer_lost}.
 ///
 /// @par Threads
 ///   One thread at a time, which may be the thread of a HostStream. A rank may open several targets of one window.
@@ -106,8 +179,27 @@ class SLUICE_EXPORT Target : public ChannelHandle {
   void put(Stream stream, const Slice& source, std::size_t offset);
   /// Reads into `target` from `offset`.
   void get(Stream stream, const Slice& target, std::size_t offset);
+  /// Writes the extents of `source`, each as an access of its own. They must not overlap at the target.
+  void put(Stream stream, const Slice& source, std::span<const Extent> extents);
+  /// Reads extents into `target`, which must not overlap here.
+  void get(Stream stream, const Slice& target, std::span<const Extent> extents);
+  /// Like `put`, and then adds 1 to the owner's `counter`: once the owner sees the count, it sees the bytes. Of other
+  /// accesses the count says nothing.
+  void put_notify(Stream stream, const Slice& source, std::size_t offset, std::uint32_t counter);
+  /// Like `get`, and then adds 1 to the owner's `counter`: the owner may then overwrite the bytes.
+  void get_notify(Stream stream, const Slice& target, std::size_t offset, std::uint32_t counter);
+  /// Adds 1 to the owner's `counter`.
+  void notify(Stream stream, std::uint32_t counter);
+  /// Like `put`, and then gives the owner a notice: once `match` has returned it, the owner sees the bytes. Not on
+  /// streams of GPUs. Over a network the stream waits until the put has completed.
+  void put_tagged(Stream stream, const Slice& source, std::size_t offset, Tag tag);
+  /// Like `get`, and then gives the owner a notice. Not on streams of GPUs.
+  void get_tagged(Stream stream, const Slice& target, std::size_t offset, Tag tag);
   /// Changes the numbers from `offset` on by those in `numbers`, one by one: each change is atomic, the whole is not.
   void accumulate(Stream stream, Op op, Number number, const Slice& numbers, std::size_t offset);
+  /// Like `accumulate`, and then adds 1 to the owner's `counter`.
+  void accumulate_notify(Stream stream, Op op, Number number, const Slice& numbers, std::size_t offset,
+                         std::uint32_t counter);
   /// Adds `value` modulo 2^64 to the word at `offset`. `old`: 8 bytes, for the value before.
   void fetch_add(Stream stream, std::size_t offset, std::uint64_t value, const Slice& old);
   /// Stores `value`.
@@ -118,6 +210,9 @@ class SLUICE_EXPORT Target : public ChannelHandle {
   /// Later work on `stream` runs only when every access before has completed: puts are visible to the owner and to all
   /// peers, gets and old values are here. In program order that is so when the call returns.
   void flush(Stream stream);
+  /// Later work on `stream` runs only when the slices of all accesses before may be changed and read: what was got, and
+  /// old values, are here, and what was put or accumulated has left. At the owner it may not have arrived.
+  void flush_local(Stream stream);
   /// Blocks the host until every access that was enqueued has completed, as `flush` says.
   /// @throws Error{Code::timeout}: nothing has changed; {Code::misuse}; else the failure of the target.
   void drain(std::optional<Timeout> timeout = kContextTimeout);

@@ -163,7 +163,7 @@ TEST_P(Accesses, refuse_to_offer_memory_whose_words_are_not_aligned) {
   run_peers(GetParam().peers(), [](Context& context) {
     Asker asker(context, GetParam(), 64, 64);
     const auto local = asker.local();
-    EXPECT_THROW(static_cast<void>(asker.link().offer({local.data() + 4, 8, nullptr})), std::invalid_argument);
+    EXPECT_THROW(static_cast<void>(asker.link().offer({local.data() + 4, 8, nullptr}, {})), std::invalid_argument);
     asker.part();
   });
 }

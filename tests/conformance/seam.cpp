@@ -144,7 +144,7 @@ Key Seam::offered(const device::Extent& memory) {
   for (Rank rank = 0; rank < context_.size(); ++rank) {
     Key key;
     if (context_.rank() == 0) {
-      offers_.push_back(links_.at(static_cast<std::size_t>(rank))->offer(memory));
+      offers_.push_back(links_.at(static_cast<std::size_t>(rank))->offer(memory, {}));
       key = std::move(offers_.back().key);
     }
     Key told = tell_all(0, key);

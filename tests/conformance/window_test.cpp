@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows: memory that peers put to, get from and change at will. Rank 0 owns the window, and uses it through a target
-// of its own as the others do.
+// Windows: memory that peers put to, get from and change at will.
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <optional>
 #include <random>
-#include <set>
 #include <stdexcept>
 #include <string>
 
-#include "tests/conformance/cases.hpp"
+#include "tests/conformance/windows.hpp"
 #include "tests/faults/killed.hpp"
 
 namespace {
@@ -21,48 +18,11 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr std::size_t kWord = sizeof(std::uint64_t);
-constexpr const char* kName = "window";
-
-std::uint64_t word_at(std::span<const std::byte> bytes, std::size_t index) {
-  std::uint64_t word = 0;
-  std::memcpy(&word, bytes.data() + index * kWord, kWord);
-  return word;
-}
-
-void set_word(std::span<std::byte> bytes, std::size_t index, std::uint64_t word) {
-  std::memcpy(bytes.data() + index * kWord, &word, kWord);
-}
-
 class Windows : public testing::TestWithParam<Case> {
  protected:
-  /// The window of rank 0, and a target of it at every rank.
-  struct Side {
+  struct Side : WindowSide {
     Side(Context& in, std::size_t window_bytes, std::size_t local_bytes)
-        : context(in), order(GetParam()), memory(in, GetParam(), in.rank() == 0 ? window_bytes : kWord),
-          local(in, GetParam(), local_bytes) {
-      if (in.rank() == 0) window = in.window(kName, memory.all());
-      target = in.target(0, kName);
-    }
-
-    void flush() {
-      target.flush(order.stream());
-      context.synchronize(order.stream());
-    }
-    /// Flushes, and returns when every rank has.
-    void meet() {
-      flush();
-      board().meet(context);
-    }
-    Slice piece(std::size_t offset, std::size_t bytes) const { return local.all().slice(offset, bytes); }
-    Stream stream() { return order.stream(); }
-
-    Context& context;
-    test::Order order;
-    Buffer memory;  // rank 0's is the window's
-    Buffer local;
-    Window window;
-    Target target;
+        : WindowSide(in, GetParam(), window_bytes, local_bytes) {}
   };
 };
 
@@ -124,13 +84,55 @@ TEST_P(Windows, agree_with_an_oracle) {
   });
 }
 
+TEST_P(Windows, take_rows_and_scattered_extents) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    constexpr std::size_t kRows = 20, kRow = 24, kWide = 64;
+    const auto own = static_cast<std::size_t>(context.rank()) * kRows * kWide;
+    Side side(context, static_cast<std::size_t>(context.size()) * kRows * kWide, 2 * kRows * kWide);
+    const auto local = side.local.bytes();
+    fill(local.first(kRows * kRow), {context.rank(), kTag, 1});
+    const auto rows = strided(kRows, kRow, kRow, kWide, own + 8);
+    side.target.put(side.stream(), side.piece(0, kRows * kRow), rows);
+    side.target.flush_local(side.stream());
+    side.order.run([local] { poison(local.first(kRows * kRow)); });
+    side.meet();
+    if (context.rank() == 0) {
+      for (std::size_t row = 0; row < static_cast<std::size_t>(context.size()) * kRows; ++row) {
+        const auto there = side.memory.bytes().subspan(row * kWide, kWide);
+        const Stamp stamp{static_cast<Rank>(row / kRows), kTag, 1};
+        EXPECT_EQ(difference(there.subspan(8, kRow), stamp, row % kRows * kRow), "") << row;
+        EXPECT_EQ(unlike_poison(there.first(8)), "");
+        EXPECT_EQ(unlike_poison(there.subspan(8 + kRow)), "");
+      }
+    }
+    std::vector<Extent> backwards;
+    for (std::size_t row = 0; row < kRows; ++row)
+      backwards.push_back({(kRows - 1 - row) * kRow, own + 8 + row * kWide, kRow});
+    side.target.get(side.stream(), side.piece(0, kRows * kRow), backwards);
+    side.target.flush_local(side.stream());
+    context.synchronize(side.stream());
+    for (std::size_t row = 0; row < kRows; ++row)
+      EXPECT_EQ(difference(local.subspan((kRows - 1 - row) * kRow, kRow), {context.rank(), kTag, 1}, row * kRow), "");
+    poison(local);  // one that is wrong: none is written
+    backwards.back().there = static_cast<std::size_t>(context.size()) * kRows * kWide;
+    EXPECT_THROW(side.target.put(side.stream(), side.piece(0, kRows * kRow), backwards), Error);
+    backwards.back() = {kRows * kRow - 1, own, 2};
+    EXPECT_THROW(side.target.put(side.stream(), side.piece(0, kRows * kRow), backwards), Error);
+    side.meet();
+    if (context.rank() == 0) {
+      EXPECT_EQ(difference(side.memory.bytes().subspan(8, kRow), {0, kTag, 1}), "");
+    }
+    board().meet(context);
+  });
+}
+
 TEST_P(Windows, are_found_whichever_comes_first) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();
     const bool owner = context.rank() == 0;
     const Buffer memory(context, one, 4 * kWord);
     Target early = context.target(0, "late");
-    Target scoped = context.target(0, kName);
+    Target scoped = context.target(0, kWindow);
     if (!owner) {
       EXPECT_FALSE(early.connected());
     }
@@ -139,9 +141,9 @@ TEST_P(Windows, are_found_whichever_comes_first) {
     Window late;
     if (owner) {
       late = context.window("late", memory.all().slice(0, 2 * kWord));
-      window = context.window(kName, memory.all().slice(2 * kWord, 2 * kWord));
+      window = context.window(kWindow, memory.all().slice(2 * kWord, 2 * kWord));
     }
-    Target again = context.target(0, kName);  // a second one of the same window
+    Target again = context.target(0, kWindow);  // a second one of the same window
     EXPECT_EQ(early.bytes(), 2 * kWord);
     EXPECT_EQ(early.peer(), 0);
     EXPECT_EQ(scoped.bytes(), again.bytes());
@@ -170,7 +172,7 @@ TEST_P(Windows, are_reached_by_handles_that_are_genuine) {
     WindowHandle handle{};
     constexpr std::size_t kAt = 10;  // on the board
     if (context.rank() == 0) {
-      window = context.window(kName, memory.all());
+      window = context.window(kWindow, memory.all());
       handle = window.handle(4 * kWord, 2 * kWord);
       for (std::size_t i = 0; i < handle.size() / kWord; ++i) board().set(kAt + i, word_at(handle, i));
       EXPECT_THROW(static_cast<void>(window.handle(15 * kWord, 2 * kWord)), Error);
@@ -224,9 +226,9 @@ TEST_P(Windows, that_are_closed_refuse_late_accesses_and_may_be_made_anew) {
       const Buffer memory(context, one, 8 * kWord);
       const Buffer local(context, one, kWord);
       Window window;
-      if (owner) window = context.window(kName, memory.all());
+      if (owner) window = context.window(kWindow, memory.all());
       test::Order order(one);
-      Target target = context.target(0, kName);
+      Target target = context.target(0, kWindow);
       set_word(local.bytes(), 0, round);
       target.put(order.stream(), local.all(), kWord * static_cast<std::size_t>(context.rank() % 8));
       target.flush(order.stream());
@@ -265,7 +267,7 @@ TEST_P(Windows, that_are_closed_meanwhile_let_enqueued_accesses_move_nothing) {
     fill(local.bytes(), {context.rank(), kTag, 1});
     const auto others = static_cast<std::uint64_t>(context.size()) - 1;
     if (context.rank() == 0) {
-      Window window = context.window(kName, memory.all());
+      Window window = context.window(kWindow, memory.all());
       board().meet(context);
       window.close();
       EXPECT_EQ(board().word(kShut).load(), others) << "before what was enqueued has run";
@@ -273,7 +275,7 @@ TEST_P(Windows, that_are_closed_meanwhile_let_enqueued_accesses_move_nothing) {
     } else {
       HostStream host;
       const Stream stream = Stream::host(host);
-      Target target = context.target(0, kName);
+      Target target = context.target(0, kWindow);
       target.wait_connected();
       host.run([&] { board().await(kShut, others); });
       const auto put = [&] {
@@ -312,15 +314,15 @@ TEST_P(Windows, say_what_is_wrong) {
         EXPECT_EQ(error.code(), code) << error.what();
       }
     };
-    Window window = context.window(kName, memory.all());
-    refused(Code::misuse, [&] { static_cast<void>(context.window(kName, memory.all())); });
+    Window window = context.window(kWindow, memory.all());
+    refused(Code::misuse, [&] { static_cast<void>(context.window(kWindow, memory.all())); });
     refused(Code::bad_argument, [&] { static_cast<void>(context.window("", memory.all())); });
     refused(Code::bad_argument, [&] { static_cast<void>(context.window("none", Slice())); });
     refused(Code::bad_argument, [&] { static_cast<void>(context.window("odd", memory.all().slice(4, 8))); });
-    refused(Code::bad_argument, [&] { static_cast<void>(context.target(context.size(), kName)); });
+    refused(Code::bad_argument, [&] { static_cast<void>(context.target(context.size(), kWindow)); });
     refused(Code::misuse, [] { Target().flush({}); });
     refused(Code::misuse, [] { static_cast<void>(Window().handle()); });
-    Target target = context.target(context.rank(), kName);
+    Target target = context.target(context.rank(), kWindow);
     target.wait_connected();
     refused(Code::bad_argument, [&] { target.put({}, memory.all(), 8); });
     refused(Code::bad_argument, [&] { static_cast<void>(target.fetch_add(60, 1)); });
@@ -372,11 +374,11 @@ TEST_P(Windows, of_some_ranks_are_theirs_alone) {
     if (context.rank() == 1) return board().meet(context);
     Context some = context.sub({2, 0});
     Window window;
-    if (some.rank() == 0) window = some.window(kName, memory.all());
-    Target target = some.target(0, kName);
+    if (some.rank() == 0) window = some.window(kWindow, memory.all());
+    Target target = some.target(0, kWindow);
     target.wait_connected();
     EXPECT_EQ(target.peer(), 0);
-    Target none = context.target(2, kName);  // another name
+    Target none = context.target(2, kWindow);  // another name
     EXPECT_THROW(none.wait_connected(20ms), Error);
     if (some.rank() == 1) {
       set_word(local.bytes(), 0, 12);
@@ -401,10 +403,10 @@ TEST_P(Windows, that_are_in_use_are_closed_by_a_later_call) {
     const Buffer memory(context, one, 8 * kWord);
     const Buffer local(context, one, kWord);
     Window window;
-    if (context.rank() == 0) window = context.window(kName, memory.all());
+    if (context.rank() == 0) window = context.window(kWindow, memory.all());
     HostStream host;
     const Stream stream = Stream::host(host);
-    Target target = context.target(0, kName);
+    Target target = context.target(0, kWindow);
     target.wait_connected();
     if (context.rank() == 1) {
       host.run([&] { board().await(kMayRun, 1); });
@@ -420,11 +422,11 @@ TEST_P(Windows, that_are_in_use_are_closed_by_a_later_call) {
         EXPECT_EQ(error.code(), Code::timeout) << error.what();
         EXPECT_NE(std::string(error.what()).find("in use by ranks"), std::string::npos) << error.what();
       }
-      EXPECT_THROW(static_cast<void>(context.window(kName, memory.all())), Error);
+      EXPECT_THROW(static_cast<void>(context.window(kWindow, memory.all())), Error);
       board().set(kMayRun, 1);
       window.close();
       EXPECT_EQ(unlike_poison(memory.bytes()), "");
-      window = context.window(kName, memory.all());
+      window = context.window(kWindow, memory.all());
     } else {
       EXPECT_THROW(context.synchronize(stream), Error);
     }
@@ -439,10 +441,10 @@ TEST_P(Windows, that_an_exception_destroys_are_lost) {
     const Case& one = GetParam();
     const Buffer memory(context, one, 8 * kWord);
     const Buffer local(context, one, kWord);
-    Target target = context.target(0, kName);
+    Target target = context.target(0, kWindow);
     try {
       Window window;
-      if (context.rank() == 0) window = context.window(kName, memory.all());
+      if (context.rank() == 0) window = context.window(kWindow, memory.all());
       target.wait_connected();
       board().meet(context);
       if (context.rank() == 0) throw std::runtime_error("left");
@@ -523,6 +525,32 @@ TEST_P(WindowAtomics, give_each_value_once_also_to_the_owner) {
   });
 }
 
+TEST_P(WindowAtomics, are_here_after_a_local_flush) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    Side side(context, 2 * kWord, 2 * kWord);
+    if (context.rank() == 0) std::fill(side.memory.bytes().begin(), side.memory.bytes().end(), std::byte{0});
+    board().meet(context);
+    for (std::uint64_t i = 0; i < GetParam().times(40); ++i) {
+      set_word(side.local.bytes(), 0, ~std::uint64_t{0});
+      set_word(side.local.bytes(), 1, 1);
+      side.target.accumulate(side.stream(), Op::sum, Number::uint64, side.piece(kWord, kWord), kWord);
+      side.target.flush_local(side.stream());
+      side.order.run([&] { set_word(side.local.bytes(), 1, 1000); });  // the numbers have left
+      side.target.fetch_add(side.stream(), 0, 1, side.piece(0, kWord));
+      side.target.flush_local(side.stream());
+      context.synchronize(side.stream());
+      EXPECT_LT(word_at(side.local.bytes(), 0), 1000U);
+    }
+    side.meet();
+    const auto all = GetParam().times(40) * static_cast<std::uint64_t>(context.size());
+    if (context.rank() == 0) {
+      EXPECT_EQ(word_at(side.memory.bytes(), 0), all);
+      EXPECT_EQ(word_at(side.memory.bytes(), 1), all);
+    }
+    board().meet(context);
+  });
+}
+
 TEST_P(WindowAtomics, make_a_lock) {
   run_peers(GetParam().peers(), [](Context& context) {
     constexpr std::size_t kLock = 0, kCount = 64;
@@ -572,9 +600,9 @@ void expect_accumulated(Number number) {
       std::ranges::fill(numbers(memory.bytes(), kCount), std::numeric_limits<T>::max());
       std::ranges::fill(numbers(memory.bytes(), 2 * kCount), std::numeric_limits<T>::lowest());
       std::ranges::fill(numbers(memory.bytes(), 3 * kCount), T{0});
-      window = context.window(kName, memory.all());
+      window = context.window(kWindow, memory.all());
     }
-    Target target = context.target(0, kName);
+    Target target = context.target(0, kWindow);
     const auto mine = numbers(local.bytes(), 0);
     for (std::size_t i = 0; i < kCount; ++i)
       mine[i] = static_cast<T>(i * 10 + static_cast<std::size_t>(context.rank()));
@@ -648,7 +676,7 @@ TEST_P(WindowAtomics, are_done_when_their_target_is_closed) {
     board().meet(context);
     set_word(side.local.bytes(), 0, 1);
     for (std::uint64_t i = 0; i < times; ++i) {
-      Target target = context.target(0, kName);
+      Target target = context.target(0, kWindow);
       target.fetch_add(side.stream(), 0, 1, side.piece(kWord, kWord));
       target.accumulate(side.stream(), Op::sum, Number::uint64, side.piece(0, kWord), kWord);
       if (i % 2 == 0) target.flush(side.stream());
@@ -687,13 +715,13 @@ TEST_P(WindowAtomics, beyond_the_window_fail_also_before_it_is_known) {
     const Buffer local(context, one, 64);
     HostStream host;
     const Stream stream = Stream::host(host);
-    Target target = context.target(0, kName);
+    Target target = context.target(0, kWindow);
     EXPECT_FALSE(target.connected());
     target.fetch_add(stream, 64, 1, local.all().slice(0, kWord));
     target.flush(stream);
     board().meet(context);
     Window window;
-    if (context.rank() == 0) window = context.window(kName, memory.all());
+    if (context.rank() == 0) window = context.window(kWindow, memory.all());
     try {
       context.synchronize(stream);
       ADD_FAILURE() << "not refused";
@@ -714,9 +742,9 @@ TEST_P(WindowAtomics, return_the_value_before_to_the_host) {
     Window window;
     if (context.rank() == 0) {
       set_word(memory.bytes(), 0, 5);
-      window = context.window(kName, memory.all());
+      window = context.window(kWindow, memory.all());
     }
-    Target target = context.target(0, kName);
+    Target target = context.target(0, kWindow);
     if (context.rank() == 1) {
       EXPECT_EQ(target.swap(0, 7), 5U);
       EXPECT_EQ(target.compare_swap(0, 5, 9), 7U);
@@ -754,9 +782,9 @@ TEST_P(LostWindows, end_every_access_and_those_of_others_go_on) {
     const Buffer memory(context, one, 4096);
     const Buffer local(context, one, 4096);
     Window window;
-    if (context.rank() != 1) window = context.window(kName, memory.all());
-    Target dying = context.target(0, kName);
-    Target living = context.target(kOther, kName);
+    if (context.rank() != 1) window = context.window(kWindow, memory.all());
+    Target dying = context.target(0, kWindow);
+    Target living = context.target(kOther, kWindow);
     dying.wait_connected();
     living.wait_connected();
     if (context.rank() == 0) {
@@ -791,21 +819,8 @@ TEST_P(LostWindows, end_every_access_and_those_of_others_go_on) {
   expect_only_killed(0, ended);
 }
 
-std::vector<Case> on_the_host() {
-  std::vector<Case> all = memory_cases();  // with the networks that are named
-  for (const Case& one : on(all_grounds(), memory_cases())) all.push_back(one);
-  std::set<std::string> names;
-  std::erase_if(all, [&](const Case& one) { return one.cuda || !names.insert(one.name()).second; });
-  return all;
-}
-
-std::vector<Case> between_processes(std::vector<Case> cases) {
-  std::erase_if(cases, [](const Case& one) { return !one.ground.processes; });
-  return cases;
-}
-
-INSTANTIATE_TEST_SUITE_P(Quick, Windows, testing::ValuesIn(on_the_host()), CaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, WindowAtomics, testing::ValuesIn(on_the_host()), CaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, LostWindows, testing::ValuesIn(between_processes(on_the_host())), CaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, Windows, testing::ValuesIn(of_windows()), CaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, WindowAtomics, testing::ValuesIn(of_windows()), CaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, LostWindows, testing::ValuesIn(between_processes(of_windows())), CaseName());
 
 }  // namespace

@@ -155,14 +155,16 @@ class PostedAccess final : public EngineAccess, private UnderWay::Finisher {
  public:
   PostedAccess(int depth, device::Watch& watch, std::unique_ptr<InnerWatch> inner_watch, std::unique_ptr<Access> inner,
                std::shared_ptr<UnderWay> under_way)
-      : EngineAccess(kAll, depth, watch, "posted: " + inner->how), inner_watch_(std::move(inner_watch)),
+      : EngineAccess(all_that(*inner), depth, watch, "posted: " + inner->how), inner_watch_(std::move(inner_watch)),
         inner_(std::move(inner)), under_way_(std::move(under_way)) {}
   ~PostedAccess() override { under_way_->finish(this); }
 
  private:
   /// The inner one looks.
   static constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();
-  static inline const Bounds kAll{kMost, kMost, {}};
+  static Bounds all_that(const Access& inner) {
+    return {.offered = kMost, .counters = inner.counts ? kMost : 0, .at_once = kMost, .no_gpus = "posted"};
+  }
 
   bool post(std::uint64_t epoch, const Request& request) override {
     if (dice_.one_in(3)) return false;
@@ -397,7 +399,9 @@ class WrappedTransport : public Transport {
     std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) override {
       return owner_.wrap(*inner_, source, watch, std::move(key));
     }
-    Offer offer(const device::Extent& memory) override { return inner_->offer(memory); }
+    Offer offer(const device::Extent& memory, const device::Extent& counters) override {
+      return inner_->offer(memory, counters);
+    }
     std::unique_ptr<Access> access(int depth, device::Watch& watch, Key key) override {
       return owner_.wrap(*inner_, depth, watch, std::move(key));
     }

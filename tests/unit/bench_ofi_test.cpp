@@ -2,6 +2,8 @@
 // The rivals on libfabric, between two ranks of this process, on loopback.
 #include "apps/bench/rivals/ofi.hpp"
 
+#include "apps/bench/harness/exchange.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -81,9 +83,40 @@ INSTANTIATE_TEST_SUITE_P(Ways, OfiRival,
                                          Way{OfiMode::flag_wait, "ofi:sockets"}, Way{OfiMode::data, "ofi:sockets"}),
                          [](const auto& way) { return name_of(way.param); });
 
+/// The accesses check by themselves what they have moved.
+class OfiAccesses : public testing::TestWithParam<const char*> {};
+
+TEST_P(OfiAccesses, move_every_byte) {
+  const Options options = on(GetParam());
+  if (const std::string why = why_no_ofi(OfiMode::access, options); !why.empty()) {
+    printf("SKIPPED-HERE: bench_ofi: %s\n", why.c_str());
+    GTEST_SKIP() << why;
+  }
+  const auto body = [&](sluice::Context& context) {
+    for (const Access access : {Access::put, Access::get, Access::fresh_get, Access::fetch_add, Access::compare_swap,
+                                Access::accumulate, Access::notice, Access::put_notify, Access::get_notify}) {
+      for (const std::size_t bytes : {64, 65536}) {
+        Workload workload{context, options};
+        workload.peer = 1 - context.rank();
+        workload.first = context.rank() == 0;
+        workload.bytes = bytes;
+        workload.access = access;
+        const auto contender = make_ofi_accesses(workload);
+        exchange(context, workload.peer, true);  // both are made
+        for (int i = 0; i < 3; ++i) contender->run(10);
+      }
+    }
+  };
+  EXPECT_EQ(sluice::run_threads(2, body), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Providers, OfiAccesses, testing::Values("ofi:tcp", "ofi:sockets"),
+                         [](const auto& provider) { return std::string(provider.param + 4); });
+
 TEST(OfiRivals, say_why_a_provider_cannot_carry_them) {
   EXPECT_NE(why_no_ofi(OfiMode::data, on("ofi:pigeon")), "");
   EXPECT_NE(why_no_ofi(OfiMode::flag, on("ofi:pigeon")), "");
+  EXPECT_NE(why_no_ofi(OfiMode::access, on("ofi:pigeon")), "");
 }
 
 }  // namespace

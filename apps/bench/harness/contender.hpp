@@ -35,6 +35,31 @@ struct Entry {
   int pairs = 1;
 };
 
+/// A unit of the bench `rma`. A flush completes the access at the window.
+enum class Access {
+  put,           ///< a put, and a flush
+  get,           ///< a get, and a flush
+  fresh_get,     ///< a get of bytes that their owner has just written, and a flush
+  fetch_add,     ///< of a word, and a flush
+  compare_swap,  ///< of a word, and a flush
+  accumulate,    ///< a sum of 64-bit integers, and a flush
+  flush,         ///< a flush alone
+  // Round trips, in both directions in turn.
+  notice,      ///< a put, a flush, and an empty message to the owner
+  put_notify,  ///< a put that the owner waits for, by a counter of its window
+  get_notify,  ///< a get, for the end of which the owner waits, by a counter of its window
+  // Epochs of a window of both ranks.
+  fence,           ///< both put, and fence
+  post,            ///< both post, start, put, complete and wait
+  lock_exclusive,  ///< a put between lock and unlock
+  lock_shared      ///< the same with a shared lock
+};
+
+inline bool is_round_trip(Access access) {
+  return access == Access::notice || access == Access::put_notify || access == Access::get_notify;
+}
+inline bool is_of_epochs(Access access) { return access >= Access::fence; }
+
 class GpuQueue;
 class RivalPrograms;
 
@@ -42,14 +67,15 @@ class RivalPrograms;
 struct Workload {
   sluice::Context& context;
   const Options& options;
-  sluice::Rank peer = 0;  ///< the partner of a ping-pong or a flood
-  bool first = true;      ///< true for the partner that sends first
-  std::size_t bytes = 0;  ///< length of a message
-  int depth = 1;          ///< slots of a channel, and of a rival's ring
-  int window = 1;         ///< messages of a flood before an answer
-  int neighbours = 4;     ///< number of neighbours in a halo
-  sluice::Tag tag = 0;    ///< the first tag of the contender's channels
-  double compute_ns = 0;  ///< how long a step computes
+  sluice::Rank peer = 0;        ///< the partner of a ping-pong or a flood
+  bool first = true;            ///< true for the partner that sends first
+  std::size_t bytes = 0;        ///< length of a message
+  int depth = 1;                ///< slots of a channel, and of a rival's ring
+  int window = 1;               ///< messages of a flood before an answer
+  int neighbours = 4;           ///< number of neighbours in a halo
+  sluice::Tag tag = 0;          ///< the first tag of the contender's channels
+  double compute_ns = 0;        ///< how long a step computes
+  Access access = Access::put;  ///< of the bench `rma`
   Drive drive = Drive::in_order;
   int device = 0;                     ///< the GPU of this rank, if there is one
   RivalPrograms* programs = nullptr;  ///< the processes of this rank's rivals

@@ -68,6 +68,11 @@ Neighbour neighbour(const sluice::Context& context, int k);
 /// waits while the host computes; otherwise all of it runs in program order.
 Ours make_overlap(const Workload& workload);
 
+/// The accesses of the bench `rma` to the window of the peer, in program order.
+Ours make_accesses(const Workload& workload);
+/// Like `make_accesses`, but words are changed by the calls that block the host and return the value before.
+Ours make_blocking_accesses(const Workload& workload);
+
 /// The computing of such steps alone.
 std::unique_ptr<Contender> make_compute(const Workload& workload);
 

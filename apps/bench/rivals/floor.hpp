@@ -13,5 +13,7 @@ std::unique_ptr<Contender> make_floor_ping_pong(const Workload& workload);
 std::unique_ptr<Contender> make_floor_flood(const Workload& workload);
 /// A ping-pong whose messages both ranks copy, each one half.
 std::unique_ptr<Contender> make_shared_copy(const Workload& workload);
+/// The accesses of the bench `rma`; nullptr for a flush, which mapped memory does not need.
+std::unique_ptr<Contender> make_floor_accesses(const Workload& workload);
 
 }  // namespace bench

@@ -32,6 +32,8 @@ std::unique_ptr<Contender> make_mpi_flood(MpiMode mode, const Workload& workload
 std::unique_ptr<Contender> make_mpi_halo(const Workload& workload);
 /// Steps of a ring by MPI_Isend and MPI_Irecv, with as many of each under way as channels have slots.
 std::unique_ptr<Contender> make_mpi_ring(const Workload& workload);
+/// The accesses of the bench `rma`, each ended by MPI_Win_flush.
+std::unique_ptr<Contender> make_mpi_accesses(const Workload& workload);
 /// Steps of MPI_Isend and MPI_Irecv, computing, and MPI_Waitall.
 std::unique_ptr<Contender> make_mpi_overlap(const Workload& workload);
 

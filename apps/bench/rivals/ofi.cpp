@@ -6,26 +6,18 @@
 #include "apps/bench/rivals/link_contenders.hpp"
 #include "apps/bench/rivals/ofi_endpoint.hpp"
 
-#include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <span>
-#include <stdexcept>
 #include <vector>
 
 namespace bench {
 namespace {
 
 constexpr std::size_t kSignals = 2;  // kinds of signals: credits and answers
-
-// After so many polls a wait yields its core, because the peer may need the same one. On cores of their own a wait ends
-// much earlier.
-constexpr int kPollsBeforeYield = 1000;
 
 /// A Link (link_contenders.hpp) of two ranks that write to each other. All memory of a rank is registered: counters,
 /// one cache line each (messages, then each kind of signal), the target, and the source.
@@ -37,17 +29,11 @@ class OfiLink {
         source_at_(whole_pages(target_at_ + all_bytes_)),
         memory_bytes_(source_at_ + std::max(all_bytes_, kLine)),  // memory of 0 bytes cannot be registered
         memory_(memory_bytes_), endpoint_(std::string(ofi_provider(workload.options)), mode, 2 * layout.slots),
-        arrived_in_slot_(layout.slots), scope_(workload.context.scope("sluice-bench libfabric")),
-        finished_memory_(workload.context.allocate(2)),
-        finished_(scope_.sender(workload.peer, tag(), finished_memory_.slice(0, 1))),
-        peer_finished_(scope_.receiver(workload.peer, tag(), finished_memory_.slice(1, 1))) {
+        arrived_in_slot_(layout.slots), finish_(workload, mode) {
     std::memset(memory_.data(), 0, target_at_);
     region_ = endpoint_.register_memory(memory_.data(), memory_bytes_);
     theirs_ = exchange(workload.context, workload.peer, endpoint_.remote_memory(region_, memory_.data()));
-    if (::fi_av_insert(endpoint_.addresses(), theirs_.name.data(), 1, &peer_, 0, nullptr) != 1)
-      throw std::runtime_error("libfabric: the peer's address is of no use here");
-    finished_.wait_connected();
-    peer_finished_.wait_connected();
+    peer_ = endpoint_.reach(theirs_);
   }
 
   void put(Message message) {
@@ -93,18 +79,11 @@ class OfiLink {
     return arrived;
   }
 
-  /// Drives the provider until the peer has called it too: some providers move nothing unless they are driven, not even
-  /// the last writes of this rank (test: bench_ofi, large messages and sockets).
   void finish_run() {
-    finished_.put({}, 0, 0);
-    while (!peer_finished_.test()) progress();
-    peer_finished_.release({});
+    finish_([this] { progress(); });
   }
 
  private:
-  // Links of all modes may be open at once.
-  sluice::Tag tag() const { return static_cast<sluice::Tag>(mode_); }
-
   std::uint64_t counter(std::size_t index) const {
     return reinterpret_cast<const Counter*>(memory_.data() + index * kLine)->load(std::memory_order_acquire);
   }
@@ -138,31 +117,18 @@ class OfiLink {
 
   template <class Call>
   void post(Call call) {
-    for (;;) {
-      const long status = call();
-      if (status == 0) return;
-      if (status != -FI_EAGAIN) ofi::fail("a write", -status);
-      progress();
-    }
+    ofi::post(call, [this] { progress(); });
   }
 
   template <class Condition>
   void poll_until(Condition condition) {
-    for (int polls = 0; !condition(); ++polls) {
-      progress();
-      if (polls >= kPollsBeforeYield) ::sched_yield();
-    }
+    ofi::poll_until(condition, [this] { progress(); });
   }
 
-  // Reads the completion queue, which also drives the provider.
   void progress() {
-    std::array<fi_cq_data_entry, 16> entries;
-    const long found = ::fi_cq_read(endpoint_.completions(), entries.data(), entries.size());
-    if (found == -FI_EAGAIN) return;
-    if (found < 0) fail_completion(found);
-    for (const fi_cq_data_entry& entry : std::span(entries).first(static_cast<std::size_t>(found))) {
+    endpoint_.progress([this](const fi_cq_data_entry& entry) {
       if ((entry.flags & FI_REMOTE_CQ_DATA) != 0) count_arrival(entry.data);
-    }
+    });
   }
 
   void count_arrival(std::uint64_t data) {
@@ -171,12 +137,6 @@ class OfiLink {
     } else {
       ++arrived_in_slot_.at(data - kSignals);
     }
-  }
-
-  [[noreturn]] void fail_completion(long status) {
-    fi_cq_err_entry error{};
-    if (status == -FI_EAVAIL && ::fi_cq_readerr(endpoint_.completions(), &error, 0) > 0) status = -error.err;
-    ofi::fail("a completion", -status);
   }
 
   const OfiMode mode_;
@@ -197,11 +157,7 @@ class OfiLink {
   // read.
   std::vector<int> arrived_in_slot_;
   std::array<std::uint64_t, kSignals> signals_arrived_{};
-
-  sluice::Scope scope_;
-  sluice::Memory finished_memory_;
-  sluice::Sender finished_;
-  sluice::Receiver peer_finished_;
+  ofi::Finish finish_;
 };
 
 std::string unordered(const std::string& provider) {
@@ -212,10 +168,13 @@ std::string unordered(const std::string& provider) {
 
 std::string why_no_ofi(OfiMode mode, const Options& options) {
   const std::string provider(ofi_provider(options));
+  const bool by_flag = mode == OfiMode::flag || mode == OfiMode::flag_wait;
   const ofi::Info info = ofi::find_provider(provider, mode);
-  if (!info && mode != OfiMode::data && ofi::find_provider(provider, OfiMode::data)) return unordered(provider);
+  if (!info && by_flag && ofi::find_provider(provider, OfiMode::data)) return unordered(provider);
+  if (!info && mode == OfiMode::access)
+    return "libfabric has no provider " + provider + " here with writes, reads and atomics (FI_RMA, FI_ATOMIC)";
   if (!info) return "libfabric has no provider " + provider + " here that writes to all peers (FI_EP_RDM, FI_RMA)";
-  if (mode != OfiMode::data && info->ep_attr->max_order_waw_size < std::ranges::max(options.sizes))
+  if (by_flag && info->ep_attr->max_order_waw_size < std::ranges::max(options.sizes))
     return unordered(provider) + " above " + std::to_string(info->ep_attr->max_order_waw_size) + " bytes";
   if (mode != OfiMode::data && info->tx_attr->inject_size < sizeof(std::uint64_t))
     return "libfabric's provider " + provider + " injects at most " + std::to_string(info->tx_attr->inject_size) +

@@ -19,7 +19,9 @@ enum class OfiMode {
   /// The write carries remote data, which names the slot; the target polls its completion queue. The provider reports
   /// remote data when all bytes of that write are in place (fi_rma(3), FI_REMOTE_CQ_DATA). Messages may overtake each
   /// other: the target waits for the slot that it reads next, and only counts credits and answers.
-  data
+  data,
+  /// The origin waits for the completion of each access (FI_DELIVERY_COMPLETE).
+  access
 };
 
 /// The reason why this mode cannot run with this command line; empty if it can.
@@ -30,5 +32,7 @@ std::string ofi_library(const Options& options);
 
 std::unique_ptr<Contender> make_ofi_ping_pong(OfiMode mode, const Workload& workload);
 std::unique_ptr<Contender> make_ofi_flood(OfiMode mode, const Workload& workload);
+/// The accesses of the bench `rma`; nullptr for a flush, since each access is waited for.
+std::unique_ptr<Contender> make_ofi_accesses(const Workload& workload);
 
 }  // namespace bench

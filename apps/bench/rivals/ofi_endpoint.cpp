@@ -28,10 +28,16 @@ Handle<Object> open(const char* what, Open open_it) {
   return Handle<Object>(raw);
 }
 
+std::uint64_t accesses(OfiMode mode) {
+  const std::uint64_t writes = FI_WRITE | FI_REMOTE_WRITE;
+  return mode == OfiMode::access ? writes | FI_READ | FI_REMOTE_READ : writes;
+}
+
 Info hints(const std::string& provider, OfiMode mode) {
   Info wanted(::fi_allocinfo());
   if (!wanted) throw std::bad_alloc();
-  wanted->caps = FI_RMA | FI_WRITE | FI_REMOTE_WRITE;
+  wanted->caps = FI_RMA | accesses(mode);
+  if (mode == OfiMode::access) wanted->caps |= FI_ATOMIC;
   wanted->ep_attr->type = FI_EP_RDM;
   wanted->fabric_attr->prov_name = ::strdup(provider.c_str());  // freed by fi_freeinfo
   wanted->domain_attr->threading = FI_THREAD_DOMAIN;
@@ -40,7 +46,7 @@ Info hints(const std::string& provider, OfiMode mode) {
   wanted->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
   if (mode == OfiMode::data) {
     wanted->domain_attr->cq_data_size = sizeof(std::uint32_t);  // for the number of a slot
-  } else {
+  } else if (mode != OfiMode::access) {
     wanted->tx_attr->msg_order = FI_ORDER_WAW;
     wanted->rx_attr->msg_order = FI_ORDER_WAW;
   }
@@ -89,7 +95,7 @@ bool has_completion_queue(fi_info& info, OfiMode mode) {
 }
 
 Endpoint::Endpoint(const std::string& provider, OfiMode mode, std::size_t arrivals)
-    : info_(find_provider(provider, mode)) {
+    : mode_(mode), info_(find_provider(provider, mode)) {
   if (!info_) fail("fi_getinfo", FI_ENODATA);
   fabric_ = open_fabric(*info_);
   domain_ = open_domain(*fabric_, *info_);
@@ -97,11 +103,13 @@ Endpoint::Endpoint(const std::string& provider, OfiMode mode, std::size_t arriva
   fi_av_attr table{};
   addresses_ =
       open<fid_av>("fi_av_open", [&](fid_av** to) { return ::fi_av_open(domain_.get(), &table, to, nullptr); });
-  info_->tx_attr->op_flags = 0;
+  const bool each_completes = mode == OfiMode::access;
+  info_->tx_attr->op_flags = each_completes ? FI_DELIVERY_COMPLETE : 0;
   endpoint_ =
       open<fid_ep>("fi_endpoint", [&](fid_ep** to) { return ::fi_endpoint(domain_.get(), info_.get(), to, nullptr); });
-  // A write requests no completion at its sender, because the source is never overwritten.
-  check_call(::fi_ep_bind(endpoint_.get(), &completions_->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION), "fi_ep_bind");
+  // In the other modes a write requests no completion at its sender, because the source is never overwritten.
+  const std::uint64_t selective = each_completes ? 0 : FI_SELECTIVE_COMPLETION;
+  check_call(::fi_ep_bind(endpoint_.get(), &completions_->fid, FI_TRANSMIT | selective), "fi_ep_bind");
   // FI_RECV is bound without FI_SELECTIVE_COMPLETION: some providers apply it to remote data too and drop the data
   // (test: bench_ofi on sockets).
   check_call(::fi_ep_bind(endpoint_.get(), &completions_->fid, FI_RECV), "fi_ep_bind");
@@ -109,10 +117,23 @@ Endpoint::Endpoint(const std::string& provider, OfiMode mode, std::size_t arriva
   check_call(::fi_enable(endpoint_.get()), "fi_enable");
 }
 
+fi_addr_t Endpoint::reach(const RemoteMemory& theirs) const {
+  fi_addr_t peer = FI_ADDR_UNSPEC;
+  if (::fi_av_insert(addresses(), theirs.name.data(), 1, &peer, 0, nullptr) != 1)
+    throw std::runtime_error("libfabric: the peer's address is of no use here");
+  return peer;
+}
+
+void Endpoint::fail_completion(long status) const {
+  fi_cq_err_entry error{};
+  if (status == -FI_EAVAIL && ::fi_cq_readerr(completions(), &error, 0) > 0) status = -error.err;
+  fail("a completion", -status);
+}
+
 Handle<fid_mr> Endpoint::register_memory(std::byte* memory, std::size_t bytes) const {
   constexpr std::uint64_t kKey = 1;  // the only key of its domain, unless the provider chooses keys
   auto region = open<fid_mr>("fi_mr_reg", [&](fid_mr** to) {
-    return ::fi_mr_reg(domain_.get(), memory, bytes, FI_WRITE | FI_REMOTE_WRITE, 0, kKey, 0, to, nullptr);
+    return ::fi_mr_reg(domain_.get(), memory, bytes, accesses(mode_), 0, kKey, 0, to, nullptr);
   });
   if (requires_mode(FI_MR_ENDPOINT)) {
     check_call(::fi_mr_bind(region.get(), &endpoint_->fid, 0), "fi_mr_bind");
@@ -128,6 +149,15 @@ RemoteMemory Endpoint::remote_memory(const Handle<fid_mr>& region, const std::by
   mine.base = requires_mode(FI_MR_VIRT_ADDR) ? reinterpret_cast<std::uintptr_t>(memory) : 0;
   mine.key = ::fi_mr_key(region.get());
   return mine;
+}
+
+// Links of all modes may be open at once.
+Finish::Finish(const Workload& workload, OfiMode mode)
+    : scope_(workload.context.scope("sluice-bench libfabric")), memory_(workload.context.allocate(2)),
+      finished_(scope_.sender(workload.peer, static_cast<sluice::Tag>(mode), memory_.slice(0, 1))),
+      peer_finished_(scope_.receiver(workload.peer, static_cast<sluice::Tag>(mode), memory_.slice(1, 1))) {
+  finished_.wait_connected();
+  peer_finished_.wait_connected();
 }
 
 }  // namespace bench::ofi

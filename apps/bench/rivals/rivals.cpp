@@ -159,7 +159,8 @@ constexpr auto kPutFlushUser = MpiMode::put_flush_user;
 const std::vector<Rival>& table() {
   static const std::vector<Rival> rivals = {
       {.name = "floor",
-       .what = "memory that both map: memcpy, a release store, a spinning acquire load; no library",
+       .what = "memory that both map: memcpy, the processor's atomics, a release store, a spinning acquire load; no "
+               "library",
        .why_not = why_no_floor,
        .library = no_library,
        .expected = nowhere,
@@ -167,7 +168,8 @@ const std::vector<Rival>& table() {
        .bandwidth = make_floor_flood,
        .rate = make_floor_flood,
        .stream = make_floor_ping_pong,
-       .scale = make_floor_ping_pong},
+       .scale = make_floor_ping_pong,
+       .rma = make_floor_accesses},
       {.name = "protocol_floor",
        .what = "the floor with what a channel promises: a ring of slots, a signal and a credit for every message",
        .why_not = why_no_floor,
@@ -206,6 +208,13 @@ const std::vector<Rival>& table() {
        .latency = ofi_ping_pong<kData>,
        .bandwidth = ofi_flood<kData>,
        .rate = ofi_flood<kData>},
+      {.name = "ofi_floor_access",
+       .what = "fi_write, fi_read and libfabric's atomics until their completions (FI_DELIVERY_COMPLETE), a notice by "
+               "fi_inject_write of a flag; directly on libfabric",
+       .why_not = why_no_ofi_floor<OfiMode::access>,
+       .library = ofi_library,
+       .expected = on_networks,
+       .rma = make_ofi_accesses},
       {.name = "mpi",
        .what = "MPI_Send and MPI_Recv; windows, overlap and pipeline by MPI_Isend and MPI_Irecv",
        .why_not = why_no_mpi,
@@ -254,6 +263,16 @@ const std::vector<Rival>& table() {
        .library = mpi_on_network,
        .expected = nowhere,
        .latency = ping_pong<MpiMode::fence>},
+      {.name = "mpi_rma",
+       .what =
+           "MPI_Put, MPI_Get, MPI_Fetch_and_op, MPI_Compare_and_swap or MPI_Accumulate and MPI_Win_flush, in an epoch "
+           "of MPI_Win_lock_all, into MPI_Win_allocate; a notice by an empty MPI_Send, for which the owner waits; "
+           "fences, "
+           "post to wait, and locks in a window that is not locked otherwise",
+       .why_not = why_no_mpi,
+       .library = mpi_on_network,
+       .expected = nowhere,
+       .rma = make_mpi_accesses},
       {.name = "mpi_packed",
        .what =
            "kernels of Kokkos that pack, a fence, persistent requests, and where there are gaps kernels that unpack",

@@ -33,6 +33,7 @@ struct Rival {
   Maker device = nullptr;
   Maker overlap = nullptr;
   Maker scale = nullptr;
+  Maker rma = nullptr;
   Maker packing = nullptr;
   Maker packing_faces = nullptr;
 };

@@ -19,6 +19,7 @@ std::unique_ptr<Contender> make_mpi_ping_pong(MpiMode /*mode*/, const Workload& 
 std::unique_ptr<Contender> make_mpi_flood(MpiMode /*mode*/, const Workload& /*workload*/) { refuse(); }
 std::unique_ptr<Contender> make_mpi_halo(const Workload& /*workload*/) { refuse(); }
 std::unique_ptr<Contender> make_mpi_ring(const Workload& /*workload*/) { refuse(); }
+std::unique_ptr<Contender> make_mpi_accesses(const Workload& /*workload*/) { refuse(); }
 std::unique_ptr<Contender> make_mpi_overlap(const Workload& /*workload*/) { refuse(); }
 
 }  // namespace bench

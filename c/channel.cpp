@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Channels: what all ends have in common, senders, receivers, and the first of several receivers.
+#include "c/handles.hpp"
+
+namespace {
+
+using namespace sluice::c;
+
+/// Opens an end: `open` is called with the context or the scope, the slots, and the options.
+template <class Open>
+auto opened(sluice_context* in, const sluice_memory* memory, std::size_t offset, std::size_t bytes,
+            const sluice_channel_options* given, const Open& open) {
+  sluice::Context& context = at(in);
+  const auto read = options_of<sluice_channel_options>(given, SLUICE_CHANNEL_OPTIONS);
+  sluice::ChannelOptions options{.depth = read.depth, .name = text_of(read.name)};
+  if (read.stream != nullptr) options.stream = stream_of(*read.stream);
+  options.contents = text_of(read.contents);
+  options.lengths = read.lengths != 0;
+  const sluice::Slice slots = slice_of(memory, offset, bytes);
+  if (read.scope == nullptr) return open(context, slots, options);
+  sluice::Scope scope = context.scope(read.scope);
+  return open(scope, slots, options);
+}
+
+void* address_of(const sluice::Slice& slot) noexcept { return slot.data(); }
+
+}  // namespace
+
+sluice_channel* sluice_sender_channel(sluice_sender* sender) { return sender; }
+
+sluice_channel* sluice_receiver_channel(sluice_receiver* receiver) { return receiver; }
+
+sluice_channel* sluice_target_channel(sluice_target* target) { return target; }
+
+sluice_code sluice_channel_connected(sluice_channel* channel, int* connected) {
+  return guarded([&] { result(connected) = at(channel).connected() ? 1 : 0; });
+}
+
+sluice_code sluice_channel_wait_connected(sluice_channel* channel, sluice_timeout timeout) {
+  return guarded([&] { at(channel).wait_connected(timeout_of(timeout)); });
+}
+
+sluice_code sluice_channel_close(sluice_channel* channel, sluice_timeout timeout) {
+  return guarded([&] { at(channel).close(timeout_of(timeout)); });
+}
+
+int sluice_channel_peer(const sluice_channel* channel) { return channel == nullptr ? -1 : channel->handle->peer(); }
+
+uint32_t sluice_channel_tag(const sluice_channel* channel) { return channel == nullptr ? 0 : channel->handle->tag(); }
+
+uint64_t sluice_channel_epoch(const sluice_channel* channel) {
+  return channel == nullptr ? 0 : channel->handle->epoch();
+}
+
+sluice_code sluice_channel_describe(const sluice_channel* channel, const char** text) {
+  return guarded([&] { describe(text, at(channel).describe()); });
+}
+
+sluice_code sluice_sender_open(sluice_context* context, int peer, uint32_t tag, const sluice_memory* memory,
+                               size_t offset, size_t bytes, const sluice_channel_options* options,
+                               sluice_sender** sender) {
+  return create(sender, [&] {
+    return opened(context, memory, offset, bytes, options,
+                  [&](auto& in, const auto& slots, const auto& read) { return in.sender(peer, tag, slots, read); });
+  });
+}
+
+sluice_code sluice_sender_acquire(sluice_sender* sender, sluice_stream stream, void** slot) {
+  return guarded([&] { give(slot, address_of(at(sender).acquire(stream_of(stream)))); });
+}
+
+sluice_code sluice_sender_put(sluice_sender* sender, sluice_stream stream) {
+  return guarded([&] { at(sender).put(stream_of(stream)); });
+}
+
+sluice_code sluice_sender_put_part(sluice_sender* sender, sluice_stream stream, size_t offset, size_t bytes) {
+  return guarded([&] { at(sender).put(stream_of(stream), offset, bytes); });
+}
+
+sluice_code sluice_sender_credited(sluice_sender* sender, int* credited) {
+  return guarded([&] { result(credited) = at(sender).credited() ? 1 : 0; });
+}
+
+sluice_code sluice_sender_drain(sluice_sender* sender, sluice_timeout timeout) {
+  return guarded([&] { at(sender).drain(timeout_of(timeout)); });
+}
+
+sluice_code sluice_sender_free(sluice_sender** sender) { return destroy(sender); }
+
+sluice_code sluice_receiver_open(sluice_context* context, int peer, uint32_t tag, const sluice_memory* memory,
+                                 size_t offset, size_t bytes, const sluice_channel_options* options,
+                                 sluice_receiver** receiver) {
+  return create(receiver, [&] {
+    return opened(context, memory, offset, bytes, options,
+                  [&](auto& in, const auto& slots, const auto& read) { return in.receiver(peer, tag, slots, read); });
+  });
+}
+
+sluice_code sluice_receiver_wait(sluice_receiver* receiver, sluice_stream stream, void** slot) {
+  return guarded([&] { give(slot, address_of(at(receiver).wait(stream_of(stream)))); });
+}
+
+sluice_code sluice_receiver_release(sluice_receiver* receiver, sluice_stream stream) {
+  return guarded([&] { at(receiver).release(stream_of(stream)); });
+}
+
+sluice_code sluice_receiver_wait_for(sluice_receiver* receiver, sluice_timeout timeout, int* landed, void** slot) {
+  return guarded([&] {
+    int& has_landed = result(landed);
+    const auto arrived = at(receiver).wait_for(limit_of(timeout));
+    has_landed = arrived ? 1 : 0;
+    if (arrived) give(slot, address_of(*arrived));
+  });
+}
+
+sluice_code sluice_receiver_closed(const sluice_receiver* receiver, int* closed) {
+  return guarded([&] { result(closed) = at(receiver).closed() ? 1 : 0; });
+}
+
+sluice_code sluice_receiver_bytes(const sluice_receiver* receiver, size_t* bytes) {
+  return guarded([&] { result(bytes) = at(receiver).bytes(); });
+}
+
+sluice_code sluice_receiver_free(sluice_receiver** receiver) { return destroy(receiver); }
+
+sluice_code sluice_wait_any_create(sluice_wait_any** wait_any) {
+  return create(wait_any, [] { return sluice_wait_any{}; });
+}
+
+sluice_code sluice_wait_any_add(sluice_wait_any* wait_any, sluice_receiver* receiver, size_t* index) {
+  return guarded([&] { give(index, at(wait_any).add(at(receiver))); });
+}
+
+sluice_code sluice_wait_any_wait(sluice_wait_any* wait_any, sluice_timeout timeout, size_t* index, void** slot,
+                                 int* closed) {
+  return guarded([&] {
+    std::size_t& which = result(index);
+    int& has_closed = result(closed);
+    const auto arrival = at(wait_any).wait(timeout_of(timeout));
+    if (!arrival) refuse(sluice::Code::closed, "no receiver is left to wait for");
+    which = arrival->index;
+    has_closed = arrival->closed() ? 1 : 0;
+    if (arrival->slot) give(slot, address_of(*arrival->slot));
+  });
+}
+
+size_t sluice_wait_any_left(const sluice_wait_any* wait_any) {
+  return wait_any == nullptr ? 0 : wait_any->wait_any.left();
+}
+
+sluice_code sluice_wait_any_free(sluice_wait_any** wait_any) { return destroy(wait_any); }

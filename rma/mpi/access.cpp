@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rma/mpi/access.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "rma/mpi/operations.hpp"
+#include "rma/mpi/reach.hpp"
+#include "rma/mpi/refused.hpp"
+#include "rma/mpi/rma_window.hpp"
+#include "rma/mpi/types.hpp"
+
+namespace sluice::mpi_rma {
+namespace {
+
+std::byte* address_of(const Here& here) { return static_cast<std::byte*>(here.address); }
+
+std::vector<std::byte> packed(const Here& from, const Flat& flat) {
+  std::vector<std::byte> bytes;
+  bytes.reserve(flat.bytes * static_cast<std::size_t>(from.count));
+  each_piece(flat, static_cast<std::size_t>(from.count), [&](std::ptrdiff_t offset, std::size_t length) {
+    const std::byte* const begin = address_of(from) + offset;
+    bytes.insert(bytes.end(), begin, begin + length);
+  });
+  return bytes;
+}
+
+void unpack(const std::byte* bytes, const Here& to, const Flat& flat) {
+  each_piece(flat, static_cast<std::size_t>(to.count), [&](std::ptrdiff_t offset, std::size_t length) {
+    std::memcpy(address_of(to) + offset, bytes, length);
+    bytes += length;
+  });
+}
+
+/// @throws if the two sides have not the same number of bytes
+void check_equal(const Here& here, const Flat& mine, const There& there, const Flat& theirs) {
+  const std::size_t a = mine.bytes * static_cast<std::size_t>(here.count);
+  const std::size_t b = theirs.bytes * static_cast<std::size_t>(there.count);
+  if (a == b) return;
+  throw Refused(MPI_ERR_TYPE,
+                std::to_string(a) + " bytes here, and " + std::to_string(b) + " at rank " + std::to_string(there.rank));
+}
+
+}  // namespace
+
+void put(RmaWindow& window, const Here& from, const There& to) {
+  const Flat& mine = flat_of(from.type);
+  const Flat& theirs = flat_of(to.type);
+  if (mine.bytes * static_cast<std::size_t>(from.count) == 0) return;
+  check_equal(from, mine, to, theirs);
+  const std::int64_t begin = reach(window, to, theirs);
+  std::vector<std::byte> copy;
+  if (!mine.dense) copy = packed(from, mine);
+  const std::byte* source = mine.dense ? address_of(from) + mine.begin : copy.data();
+  each_piece(theirs, static_cast<std::size_t>(to.count), [&](std::ptrdiff_t offset, std::size_t length) {
+    window.areas->write(to.rank, static_cast<std::uint64_t>(begin + offset), source, length, mine.dense);
+    source += length;
+  });
+}
+
+void get(RmaWindow& window, const Here& to, const There& from) {
+  const Flat& mine = flat_of(to.type);
+  const Flat& theirs = flat_of(from.type);
+  if (mine.bytes * static_cast<std::size_t>(to.count) == 0) return;
+  check_equal(to, mine, from, theirs);
+  const std::int64_t begin = reach(window, from, theirs);
+  std::vector<std::byte> copy;
+  if (!mine.dense) copy.resize(mine.bytes * static_cast<std::size_t>(to.count));
+  std::byte* target = mine.dense ? address_of(to) + mine.begin : copy.data();
+  each_piece(theirs, static_cast<std::size_t>(from.count), [&](std::ptrdiff_t offset, std::size_t length) {
+    window.areas->read(from.rank, static_cast<std::uint64_t>(begin + offset), target, length);
+    target += length;
+  });
+  if (mine.dense) return;
+  window.areas->drain(from.rank);
+  unpack(copy.data(), to, mine);
+}
+
+}  // namespace sluice::mpi_rma

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// Accumulates. Those of one predefined type, one size and one alignment all go one way, whatever their operation, since
+// MPI promises that they are atomic with each other (MPI 4.0, 12.7.1): by atomics on words where peers map the memory
+// and an element lies inside of a word; else one rank after another reads, changes and writes the elements.
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rma/mpi/access.hpp"
+#include "rma/mpi/by_word.hpp"
+#include "rma/mpi/operations.hpp"
+#include "rma/mpi/reach.hpp"
+#include "rma/mpi/refused.hpp"
+#include "rma/mpi/rma_window.hpp"
+#include "rma/mpi/types.hpp"
+
+namespace sluice::mpi_rma {
+namespace {
+
+/// The elements, at their extent.
+std::vector<std::byte> gathered(const Here& from, const Flat& flat) {
+  std::vector<std::byte> all(flat.elements * static_cast<std::size_t>(from.count) * flat.only->extent);
+  const auto* const begin = static_cast<const std::byte*>(from.address);
+  each_element_piece(flat, static_cast<std::size_t>(from.count),
+                     [&](std::ptrdiff_t offset, std::size_t stream, std::size_t bytes) {
+                       std::memcpy(all.data() + stream, begin + offset, bytes);
+                     });
+  return all;
+}
+
+void scatter(const std::vector<std::byte>& all, const Here& to) {
+  const Flat& flat = flat_of(to.type);
+  auto* const begin = static_cast<std::byte*>(to.address);
+  each_element_piece(flat, static_cast<std::size_t>(to.count),
+                     [&](std::ptrdiff_t offset, std::size_t stream, std::size_t bytes) {
+                       std::memcpy(begin + offset, all.data() + stream, bytes);
+                     });
+}
+
+/// @throws unless they are so many elements like those of `basic`
+void check_elements(const Here& here, std::size_t elements, const Basic& basic) {
+  const Flat& flat = flat_of(here.type);
+  const std::size_t count = flat.elements * static_cast<std::size_t>(here.count);
+  const bool alike = flat.only != nullptr && flat.only->size == basic.size && flat.only->extent == basic.extent;
+  if (count == elements && alike) return;
+  throw Refused(MPI_ERR_TYPE, std::to_string(count) + " elements here and " + std::to_string(elements) +
+                                  " at the target, or elements of other types");
+}
+
+/// Memory of this rank as an array of elements: the program's own, or a copy.
+class Array {
+ public:
+  explicit Array(const Here& here) : here_(here), flat_(flat_of(here.type)) {
+    if (flat_.dense) {
+      data_ = static_cast<std::byte*>(here.address) + flat_.begin;
+    } else {
+      copy_ = gathered(here, flat_);
+      data_ = copy_.data();
+    }
+  }
+  std::byte* data() { return data_; }
+  /// The elements are to be seen by the program.
+  void finish() {
+    if (!flat_.dense) scatter(copy_, here_);
+  }
+
+ private:
+  const Here& here_;
+  const Flat& flat_;
+  std::vector<std::byte> copy_;
+  std::byte* data_;
+};
+
+/// Each lock at a target is that of some blocks of the memory, so that several ranks may change a long array. An
+/// element is of the block in which it begins.
+constexpr std::uint64_t kBlock = 65536;
+
+/// Holds the lock of the block at an offset.
+class OneAtATime {
+ public:
+  OneAtATime(RmaWindow& window, Epochs::Lock& lock, int rank, std::uint64_t offset)
+      : window_(window), rank_(rank), stripe_(offset / kBlock % Epochs::kStripes) {
+    window_.epochs->begin_accumulate(lock, rank_, stripe_);
+  }
+  OneAtATime(const OneAtATime&) = delete;
+  OneAtATime& operator=(const OneAtATime&) = delete;
+  ~OneAtATime() { window_.epochs->end_accumulate(rank_, stripe_); }
+
+ private:
+  RmaWindow& window_;
+  int rank_;
+  std::size_t stripe_;
+};
+
+/// Changes elements with a lock at the target.
+class InTurn {
+ public:
+  InTurn(RmaWindow& window, Epochs::Lock& lock, int rank, MPI_Op op, const Basic& basic, std::byte* operands,
+         std::byte* before)
+      : window_(window), lock_(lock), rank_(rank), op_(op), basic_(basic), operands_(operands), before_(before) {}
+
+  /// Elements that adjoin, at `stream` of the arrays.
+  void add(std::uint64_t offset, std::size_t stream, std::size_t bytes) {
+    const std::size_t step = basic_.dense() ? basic_.extent : bytes;
+    while (bytes > 0) {
+      const std::uint64_t left = kBlock - offset % kBlock;
+      const std::size_t part = std::min(bytes, (left + step - 1) / step * step);
+      add_part({offset, stream, part});
+      offset += part;
+      stream += part;
+      bytes -= part;
+    }
+  }
+  /// Carries out what was added.
+  void finish() {
+    if (parts_.empty()) return;
+    const OneAtATime turn(window_, lock_, rank_, parts_.front().offset);
+    change();
+    parts_.clear();
+  }
+
+ private:
+  static constexpr std::size_t kMost = kBlock + 64;  // of the arrays at a time; an element may end in the next block
+  static constexpr std::size_t kParts = 1000;
+
+  struct Part {
+    std::uint64_t offset;
+    std::size_t stream;
+    std::size_t bytes;
+  };
+
+  void add_part(const Part& part) {
+    if (!parts_.empty()) {
+      const Part& first = parts_.front();
+      const bool fits = part.offset / kBlock == first.offset / kBlock &&
+                        part.stream + part.bytes - first.stream <= kMost && parts_.size() < kParts;
+      if (!fits) finish();
+    }
+    parts_.push_back(part);
+  }
+
+  void change() {
+    const std::size_t begin = parts_.front().stream;
+    const std::size_t bytes = parts_.back().stream + parts_.back().bytes - begin;
+    const Slice there = window_.areas->scratch(kMost);
+    for (const Part& part : parts_)
+      window_.areas->read_into(rank_, part.offset, there.slice(part.stream - begin, part.bytes));
+    window_.areas->drain(rank_);
+    const std::size_t elements = (bytes + basic_.extent - 1) / basic_.extent;
+    if (op_ == MPI_NO_OP) return copy_before(there, begin, bytes);
+    // A result may lie where the operands do.
+    if (before_ == nullptr) {
+      apply(op_, basic_, operands_ + begin, there.data(), elements);
+    } else {
+      const std::vector<std::byte> operands(operands_ + begin, operands_ + begin + bytes);
+      copy_before(there, begin, bytes);
+      apply(op_, basic_, operands.data(), there.data(), elements);
+    }
+    for (const Part& part : parts_)
+      window_.areas->write_from(rank_, part.offset, there.slice(part.stream - begin, part.bytes));
+    window_.areas->drain(rank_);
+  }
+
+  void copy_before(const Slice& there, std::size_t begin, std::size_t bytes) {
+    if (before_ != nullptr) std::memcpy(before_ + begin, there.data(), bytes);
+  }
+
+  RmaWindow& window_;
+  Epochs::Lock& lock_;
+  int rank_;
+  MPI_Op op_;
+  const Basic& basic_;
+  std::byte* operands_;
+  std::byte* before_;
+  std::vector<Part> parts_;
+};
+
+}  // namespace
+
+void accumulate(RmaWindow& window, Epochs::Lock& lock, const Here& operands, const Here& result, const There& to,
+                MPI_Op op) {
+  const Flat& theirs = flat_of(to.type);
+  const std::size_t elements = theirs.elements * static_cast<std::size_t>(to.count);
+  if (elements == 0) return;
+  if (theirs.only == nullptr) throw Refused(MPI_ERR_TYPE, "an accumulate of elements of several types");
+  const Basic& basic = *theirs.only;
+  check_operation(op, basic);
+  if (op != MPI_NO_OP) check_elements(operands, elements, basic);
+  if (result.type != MPI_DATATYPE_NULL) check_elements(result, elements, basic);
+  const std::int64_t begin = reach(window, to, theirs);
+  std::optional<Array> changes;
+  std::optional<Array> before;
+  if (op != MPI_NO_OP) changes.emplace(operands);
+  if (result.type != MPI_DATATYPE_NULL) before.emplace(result);
+  std::byte* const from = changes ? changes->data() : nullptr;
+  std::byte* const old = before ? before->data() : nullptr;
+  if (by_word(window, to, theirs, begin)) {
+    change_by_word(window, {to, theirs, begin, op, from, old});
+  } else {
+    InTurn turn(window, lock, to.rank, op, basic, from, old);
+    each_element_piece(theirs, static_cast<std::size_t>(to.count),
+                       [&](std::ptrdiff_t offset, std::size_t stream, std::size_t bytes) {
+                         turn.add(static_cast<std::uint64_t>(begin + offset), stream, bytes);
+                       });
+    turn.finish();
+  }
+  if (before) before->finish();
+}
+
+void compare_and_swap(RmaWindow& window, Epochs::Lock& lock, const void* desired, const void* expected, void* result,
+                      const There& to) {
+  const Flat& flat = flat_of(to.type);
+  if (flat.only == nullptr || flat.elements != 1 || flat.only->kind == Kind::floating ||
+      flat.only->kind == Kind::complex || flat.only->kind == Kind::pair)
+    throw Refused(MPI_ERR_TYPE, "MPI_Compare_and_swap takes an integer, a logical value or a byte");
+  const auto at = static_cast<std::uint64_t>(reach(window, to, flat));
+  const std::size_t size = flat.only->size;
+  if (by_word(window, to, flat, static_cast<std::int64_t>(at)))
+    return compare_swap_by_word(window, to, {at, size}, desired, expected, result);
+  const OneAtATime turn(window, lock, to.rank, at);
+  const Slice there = window.areas->scratch(size);
+  window.areas->read_into(to.rank, at, there);
+  window.areas->drain(to.rank);
+  const bool equal = std::memcmp(expected, there.data(), size) == 0;
+  std::memcpy(result, there.data(), size);
+  if (!equal) return;
+  std::memcpy(there.data(), desired, size);
+  window.areas->write_from(to.rank, at, there);
+  window.areas->drain(to.rank);
+}
+
+}  // namespace sluice::mpi_rma

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Common to the calls that stand before MPI's.
+#pragma once
+
+#include "rma/mpi/epochs.hpp"
+#include "rma/mpi/rma_window.hpp"
+#include "rma/mpi/windows.hpp"
+
+#include <mpi.h>
+
+#include <dlfcn.h>
+
+#include <mutex>
+
+namespace sluice::mpi_rma {
+
+/// The definition of `name` behind this library: a tool's that wraps the same calls, or MPI's own.
+template <class Function>
+Function* behind(const char* name, Function* mpis_own) {
+  void* const found = dlsym(RTLD_NEXT, name);
+  return found == nullptr ? mpis_own : reinterpret_cast<Function*>(found);
+}
+
+/// Calls the window's error handler with the class of the exception that is being handled. Returns the class.
+int report(MPI_Win handle) noexcept;
+
+/// Runs `work(window, lock)` with the lock of the window. Exceptions go to the window's error handler.
+template <class Work>
+int serve(RmaWindow& window, Work work) {
+  try {
+    Epochs::Lock lock(window.mutex);
+    work(window, lock);
+    return MPI_SUCCESS;
+  } catch (...) {
+    return report(window.handle);
+  }
+}
+
+/// A request that is complete.
+int finished_request(MPI_Request* request);
+
+}  // namespace sluice::mpi_rma
+
+/// Passes a call that is not Sluice's on.
+#define SLUICE_RMA_BEHIND(name, ...)                                                    \
+  do {                                                                                  \
+    static auto* const next_call = sluice::mpi_rma::behind("MPI_" #name, &PMPI_##name); \
+    return next_call(__VA_ARGS__);                                                      \
+  } while (false)

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// MPI's calls that open and close epochs, and complete accesses.
+#include <atomic>
+#include <vector>
+
+#include "rma/mpi/calls.hpp"
+
+namespace sluice::mpi_rma {
+namespace {
+
+/// The ranks of the group, in the window.
+std::vector<int> ranks_of(MPI_Group group, const RmaWindow& window) {
+  int count = 0;
+  PMPI_Group_size(group, &count);
+  std::vector<int> numbers(static_cast<std::size_t>(count));
+  std::vector<int> ranks(numbers.size());
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int>(i);
+  MPI_Group all = MPI_GROUP_NULL;
+  PMPI_Comm_group(window.comm, &all);
+  if (count > 0) PMPI_Group_translate_ranks(group, count, numbers.data(), all, ranks.data());
+  PMPI_Group_free(&all);
+  return ranks;
+}
+
+/// False for a rank that MPI refuses.
+bool has(const RmaWindow& window, int rank) { return rank == MPI_PROC_NULL || (rank >= 0 && rank < window.size); }
+
+int flush(RmaWindow& served, int rank) {
+  return serve(served, [&](RmaWindow& window, Epochs::Lock&) {
+    if (rank == MPI_PROC_NULL) return;
+    window.epochs->check_locked(rank);
+    window.areas->drain(rank);
+  });
+}
+
+int flush_all(RmaWindow& served) {
+  return serve(served, [](RmaWindow& window, Epochs::Lock&) {
+    window.epochs->check_locked(-1);
+    window.areas->drain_all();
+  });
+}
+
+}  // namespace
+}  // namespace sluice::mpi_rma
+
+using namespace sluice::mpi_rma;
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+int MPI_Win_fence(int assertion, MPI_Win win) {
+  RmaWindow* const found = find_window(win);
+  if (found == nullptr) SLUICE_RMA_BEHIND(Win_fence, assertion, win);
+  return serve(*found, [&](RmaWindow& window, Epochs::Lock& lock) { window.epochs->fence(lock, assertion); });
+}
+
+int MPI_Win_post(MPI_Group group, int assertion, MPI_Win win) {
+  RmaWindow* const found = find_window(win);
+  if (found == nullptr || group == MPI_GROUP_NULL) SLUICE_RMA_BEHIND(Win_post, group, assertion, win);
+  return serve(*found, [&](RmaWindow& window, Epochs::Lock&) { window.epochs->post(ranks_of(group, window)); });
+}
+
+int MPI_Win_start(MPI_Group group, int assertion, MPI_Win win) {
+  RmaWindow* const found = find_window(win);
+  if (found == nullptr || group == MPI_GROUP_NULL) SLUICE_RMA_BEHIND(Win_start, group, assertion, win);
+  return serve(*found,
+               [&](RmaWindow& window, Epochs::Lock& lock) { window.epochs->start(lock, ranks_of(group, window)); });
+}
+
+int MPI_Win_complete(MPI_Win win) {
+  RmaWindow* const found = find_window(win);
+  if (found == nullptr) SLUICE_RMA_BEHIND(Win_complete, win);
+  return serve(*found, [](RmaWindow& window, Epochs::Lock&) { window.epochs->complete(); });
+}
+
+int MPI_Win_wait(MPI_Win win) {
+  RmaWindow* const found = find_window(win);
+  if (found == nullptr) SLUICE_RMA_BEHIND(Win_wait, win);
+  return serve(*found, [](RmaWindow& window, Epochs::Lock& lock) { window.epochs->wait(lock); });
+}
+
+int MPI_Win_test(MPI_Win win, int* flag) {
+  RmaWindow* const found = find_window(win);
+  if (found == nullptr) SLUICE_RMA_BEHIND(Win_test, win, flag);
+  return serve(*found, [&](RmaWindow& window, Epochs::Lock&) { *flag = window.epochs->test() ? 1 : 0; });
+}
+
+int MPI_Win_lock(int type, int rank, int assertion, MPI_Win win) {
+  RmaWindow* const found = find_window(win);
+  const bool known = type == MPI_LOCK_SHARED || type == MPI_LOCK_EXCLUSIVE;
+  if (found == nullptr || !known || !has(*found, rank)) SLUICE_RMA_BEHIND(Win_lock, type, rank, assertion, win);
+  if (rank == MPI_PROC_NULL) return MPI_SUCCESS;
+  return serve(*found,
+               [&](RmaWindow& window, Epochs::Lock& lock) { window.epochs->lock(lock, type, rank, assertion); });
+}
+
+int MPI_Win_unlock(int rank, MPI_Win win) {
+  RmaWindow* const found = find_window(win);
+  if (found == nullptr || !has(*found, rank)) SLUICE_RMA_BEHIND(Win_unlock, rank, win);
+  if (rank == MPI_PROC_NULL) return MPI_SUCCESS;
+  return serve(*found, [&](RmaWindow& window, Epochs::Lock&) { window.epochs->unlock(rank); });
+}
+
+int MPI_Win_lock_all(int assertion, MPI_Win win) {
+  RmaWindow* const found = find_window(win);
+  if (found == nullptr) SLUICE_RMA_BEHIND(Win_lock_all, assertion, win);
+  return serve(*found, [&](RmaWindow& window, Epochs::Lock& lock) { window.epochs->lock_all(lock, assertion); });
+}
+
+int MPI_Win_unlock_all(MPI_Win win) {
+  RmaWindow* const found = find_window(win);
+  if (found == nullptr) SLUICE_RMA_BEHIND(Win_unlock_all, win);
+  return serve(*found, [](RmaWindow& window, Epochs::Lock&) { window.epochs->unlock_all(); });
+}
+
+int MPI_Win_flush(int rank, MPI_Win win) {
+  RmaWindow* const found = find_window(win);
+  if (found == nullptr || !has(*found, rank)) SLUICE_RMA_BEHIND(Win_flush, rank, win);
+  return flush(*found, rank);
+}
+
+int MPI_Win_flush_local(int rank, MPI_Win win) {
+  RmaWindow* const found = find_window(win);
+  if (found == nullptr || !has(*found, rank)) SLUICE_RMA_BEHIND(Win_flush_local, rank, win);
+  return flush(*found, rank);
+}
+
+int MPI_Win_flush_all(MPI_Win win) {
+  RmaWindow* const found = find_window(win);
+  if (found == nullptr) SLUICE_RMA_BEHIND(Win_flush_all, win);
+  return flush_all(*found);
+}
+
+int MPI_Win_flush_local_all(MPI_Win win) {
+  RmaWindow* const found = find_window(win);
+  if (found == nullptr) SLUICE_RMA_BEHIND(Win_flush_local_all, win);
+  return flush_all(*found);
+}
+
+int MPI_Win_sync(MPI_Win win) {
+  if (find_window(win) == nullptr) SLUICE_RMA_BEHIND(Win_sync, win);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return MPI_SUCCESS;
+}
+
+}  // extern "C"
+#pragma GCC visibility pop

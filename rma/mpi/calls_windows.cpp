@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// MPI's calls that make, free and describe windows.
+#include <memory>
+#include <utility>
+
+#include "rma/mpi/calls.hpp"
+#include "rma/mpi/log.hpp"
+
+namespace sluice::mpi_rma {
+namespace {
+
+/// True if the environment leaves all windows to MPI, which it says once.
+bool left_to_mpi() {
+  static const bool left = [] {
+    const bool off = !switched_on();
+    if (off) log(Level::info, "MPI serves all windows: SLUICE_MPI_RMA=0");
+    return off;
+  }();
+  return left;
+}
+
+/// False for arguments that MPI refuses, and for windows that the settings leave to MPI.
+bool ours(MPI_Comm comm, const Creation& what) {
+  if (left_to_mpi() || comm == MPI_COMM_NULL || what.bytes < 0 || what.unit <= 0) return false;
+  int inter = 0;
+  PMPI_Comm_test_inter(comm, &inter);
+  return inter == 0;
+}
+
+/// The window, or null if MPI has to serve it.
+std::unique_ptr<RmaWindow> make(MPI_Comm comm, const Creation& what, MPI_Win backing) {
+  auto ranks = Ranks::of(comm);
+  if (ranks->job == nullptr) return nullptr;
+  auto window = std::make_unique<RmaWindow>(std::move(ranks), what, backing);
+  if (!window->ready()) return nullptr;
+  // On this rank alone: MPI need not know the others to keep names, attributes, info and error handlers.
+  if (backing == MPI_WIN_NULL) PMPI_Win_create(nullptr, 0, 1, what.info, MPI_COMM_SELF, &window->handle);
+  log(Level::info, "a window of MPI's: " + window->describe());
+  return window;
+}
+
+/// Makes a window. False: MPI has to serve it.
+bool create(MPI_Comm comm, const Creation& what, void** base, MPI_Win* handle) {
+  if (!ours(comm, what)) return false;
+  auto window = make(comm, what, MPI_WIN_NULL);
+  if (window == nullptr) return false;
+  *handle = window->handle;
+  if (base != nullptr) *base = window->base;
+  add_window(*handle, std::move(window));
+  return true;
+}
+
+/// MPI has made a window with memory that it shares; Sluice serves it, if it can.
+int adopt_shared(int result, MPI_Comm comm, Creation what, const void* base, const MPI_Win* handle) {
+  if (result != MPI_SUCCESS || !ours(comm, what)) return result;
+  what.flavor = MPI_WIN_FLAVOR_SHARED;
+  what.base = *static_cast<void* const*>(base);
+  if (auto window = make(comm, what, *handle)) add_window(*handle, std::move(window));
+  return result;
+}
+
+/// MPI's own window.
+template <class... Arguments>
+int shared_by_mpi(Arguments... arguments) {
+  SLUICE_RMA_BEHIND(Win_allocate_shared, arguments...);
+}
+
+Creation of_program(void* base, MPI_Aint bytes, MPI_Aint unit, MPI_Info info) {
+  return {MPI_WIN_FLAVOR_CREATE, base, bytes, unit, info};
+}
+
+Creation allocated(MPI_Aint bytes, MPI_Aint unit, MPI_Info info) {
+  return {MPI_WIN_FLAVOR_ALLOCATE, nullptr, bytes, unit, info};
+}
+
+int free_window(RmaWindow& window, MPI_Win* handle) {
+  const int result = serve(window, [](RmaWindow& its, Epochs::Lock&) { its.epochs->check_idle(); });
+  if (result != MPI_SUCCESS) return result;
+  try {
+    window.close();
+  } catch (...) {
+    return report(*handle);
+  }
+  const auto owner = take_window(*handle);
+  return PMPI_Win_free(handle);  // calls the program's functions for its attributes
+}
+
+/// The value of a predefined attribute; null: it is another.
+void* predefined(RmaWindow& window, int key) {
+  switch (key) {
+    case MPI_WIN_BASE: return window.base;
+    case MPI_WIN_SIZE: return &window.bytes_attribute;
+    case MPI_WIN_DISP_UNIT: return &window.unit_attribute;
+    case MPI_WIN_CREATE_FLAVOR: return &window.flavor_attribute;
+    case MPI_WIN_MODEL: return &window.model_attribute;
+    default: return nullptr;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::mpi_rma
+
+using namespace sluice::mpi_rma;
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+int MPI_Win_create(void* base, MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, MPI_Win* win) {
+  if (create(comm, of_program(base, size, unit, info), nullptr, win)) return MPI_SUCCESS;
+  SLUICE_RMA_BEHIND(Win_create, base, size, unit, info, comm, win);
+}
+
+int MPI_Win_allocate(MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win) {
+  if (create(comm, allocated(size, unit, info), static_cast<void**>(base), win)) return MPI_SUCCESS;
+  SLUICE_RMA_BEHIND(Win_allocate, size, unit, info, comm, base, win);
+}
+
+int MPI_Win_allocate_shared(MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win) {
+  return adopt_shared(shared_by_mpi(size, unit, info, comm, base, win), comm, allocated(size, unit, info), base, win);
+}
+
+int MPI_Win_free(MPI_Win* win) {
+  if (RmaWindow* const window = find_window(*win)) return free_window(*window, win);
+  SLUICE_RMA_BEHIND(Win_free, win);
+}
+
+int MPI_Win_get_attr(MPI_Win win, int key, void* value, int* flag) {
+  RmaWindow* const window = find_window(win);
+  const bool known = key == MPI_WIN_BASE || key == MPI_WIN_SIZE || key == MPI_WIN_DISP_UNIT ||
+                     key == MPI_WIN_CREATE_FLAVOR || key == MPI_WIN_MODEL;
+  if (window != nullptr && known) {
+    *static_cast<void**>(value) = predefined(*window, key);
+    *flag = 1;
+    return MPI_SUCCESS;
+  }
+  SLUICE_RMA_BEHIND(Win_get_attr, win, key, value, flag);
+}
+
+int MPI_Win_get_group(MPI_Win win, MPI_Group* group) {
+  if (const RmaWindow* const window = find_window(win)) return PMPI_Comm_group(window->comm, group);
+  SLUICE_RMA_BEHIND(Win_get_group, win, group);
+}
+
+int MPI_Win_shared_query(MPI_Win win, int rank, MPI_Aint* size, int* unit, void* base) {
+  RmaWindow* const window = find_window(win);
+  if (window == nullptr || window->made.flavor == MPI_WIN_FLAVOR_SHARED)
+    SLUICE_RMA_BEHIND(Win_shared_query, win, rank, size, unit, base);
+  const int asked = rank == MPI_PROC_NULL ? 0 : rank;
+  if (asked < 0 || asked >= window->size) return PMPI_Win_shared_query(win, rank, size, unit, base);
+  // MPI 4.1, 12.2.3: memory that this rank cannot load from has no bytes.
+  const Part& part = window->parts[static_cast<std::size_t>(asked)];
+  const bool own = asked == window->rank;
+  *size = own ? static_cast<MPI_Aint>(part.bytes) : 0;
+  *unit = static_cast<int>(part.unit);
+  *static_cast<void**>(base) = own ? window->base : nullptr;
+  return MPI_SUCCESS;
+}
+
+#if MPI_VERSION >= 4
+int MPI_Win_create_c(void* base, MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, MPI_Win* win) {
+  if (create(comm, of_program(base, size, unit, info), nullptr, win)) return MPI_SUCCESS;
+  SLUICE_RMA_BEHIND(Win_create_c, base, size, unit, info, comm, win);
+}
+
+int MPI_Win_allocate_c(MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win) {
+  if (create(comm, allocated(size, unit, info), static_cast<void**>(base), win)) return MPI_SUCCESS;
+  SLUICE_RMA_BEHIND(Win_allocate_c, size, unit, info, comm, base, win);
+}
+#endif
+
+}  // extern "C"
+#pragma GCC visibility pop

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rma/mpi/control.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+namespace sluice::mpi_rma {
+namespace {
+
+constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
+constexpr std::size_t kChunkWords = 8192;
+
+std::string name_of(std::uint32_t chunk) { return "mpi-rma control " + std::to_string(chunk); }
+
+}  // namespace
+
+Place Control::take(std::size_t words) {
+  const std::lock_guard lock(mutex_);
+  Place place;
+  if (auto& free = free_[words]; !free.empty()) {
+    place = free.back();
+    free.pop_back();
+  } else {
+    if (chunks_.empty() || chunks_.back().used + words > chunks_.back().memory.bytes() / kWordBytes) add_chunk(words);
+    place = {static_cast<std::uint32_t>(chunks_.size() - 1), static_cast<std::uint32_t>(chunks_.back().used)};
+    chunks_.back().used += words;
+  }
+  auto* const first = reinterpret_cast<std::uint64_t*>(chunks_[place.chunk].memory.data()) + place.first;
+  for (std::size_t i = 0; i < words; ++i) std::atomic_ref(first[i]).store(0);
+  return place;
+}
+
+void Control::add_chunk(std::size_t words) {
+  Chunk chunk;
+  chunk.memory = context_.allocate(std::max(words, kChunkWords) * kWordBytes);
+  chunk.window = context_.window(name_of(static_cast<std::uint32_t>(chunks_.size())), chunk.memory.all());
+  chunks_.push_back(std::move(chunk));
+}
+
+void Control::give_back(Place place, std::size_t words) {
+  const std::lock_guard lock(mutex_);
+  free_[words].push_back(place);
+}
+
+std::uint64_t& Control::own(Place place, std::size_t word) const {
+  const std::lock_guard lock(mutex_);
+  return reinterpret_cast<std::uint64_t*>(chunks_[place.chunk].memory.data())[place.first + word];
+}
+
+std::uint64_t Control::look(Place place, std::size_t word) const {
+  return std::atomic_ref(own(place, word)).load(std::memory_order_acquire);
+}
+
+void Control::set(Place place, std::size_t word, std::uint64_t value) {
+  std::atomic_ref(own(place, word)).store(value);
+}
+
+Control::Line& Control::line(Rank rank, Place place) {
+  const std::lock_guard lock(mutex_);
+  auto& found = lines_[{rank, place.chunk}];
+  if (found == nullptr) {
+    found = std::make_unique<Line>();
+    found->target = context_.target(rank, name_of(place.chunk));
+  }
+  return *found;
+}
+
+std::vector<std::uint64_t> Control::read(Rank rank, Place place, std::size_t word, std::size_t count) {
+  Line& there = line(rank, place);
+  const std::lock_guard lock(there.mutex);
+  if (there.read.bytes() == 0) there.read = context_.allocate(kMostRead * kWordBytes);
+  there.target.get({}, there.read.slice(0, count * kWordBytes), (place.first + word) * kWordBytes);
+  there.target.drain();
+  std::vector<std::uint64_t> words(count);
+  std::memcpy(words.data(), there.read.data(), count * kWordBytes);
+  return words;
+}
+
+template <class Change>
+std::uint64_t Control::change(Rank rank, Place place, std::size_t word, Change change) {
+  Line& there = line(rank, place);
+  const std::lock_guard lock(there.mutex);
+  return change(there.target, (place.first + word) * kWordBytes);
+}
+
+std::uint64_t Control::fetch_add(Rank rank, Place place, std::size_t word, std::uint64_t value) {
+  return change(rank, place, word, [&](Target& target, std::size_t at) { return target.fetch_add(at, value); });
+}
+
+std::uint64_t Control::swap(Rank rank, Place place, std::size_t word, std::uint64_t value) {
+  return change(rank, place, word, [&](Target& target, std::size_t at) { return target.swap(at, value); });
+}
+
+std::uint64_t Control::compare_swap(Rank rank, Place place, std::size_t word, std::uint64_t expected,
+                                    std::uint64_t desired) {
+  const auto work = [&](Target& target, std::size_t at) { return target.compare_swap(at, expected, desired); };
+  return change(rank, place, word, work);
+}
+
+void Control::close_lines() {
+  const std::lock_guard lock(mutex_);
+  for (auto& [where, line] : lines_) line->target.close();
+  lines_.clear();
+}
+
+void Control::close_words(Timeout timeout) {
+  const std::lock_guard lock(mutex_);
+  for (Chunk& chunk : chunks_) chunk.window.close(timeout);
+}
+
+}  // namespace sluice::mpi_rma

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Words by which the ranks of a context synchronise their windows.
+#pragma once
+
+#include <sluice/context.hpp>
+#include <sluice/window.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace sluice::mpi_rma {
+
+/// Place of words of a rank.
+struct Place {
+  std::uint32_t chunk = 0;
+  std::uint32_t first = 0;  ///< word of the chunk
+};
+
+/// Words at every rank. The windows of MPI on a context share them, so that a new window opens nothing. Any thread.
+class Control {
+ public:
+  explicit Control(Context& context) : context_(context) {}
+
+  /// Words of this rank, which are 0.
+  Place take(std::size_t words);
+  /// No peer uses them any more.
+  void give_back(Place place, std::size_t words);
+  /// A word of this rank, as it is now.
+  std::uint64_t look(Place place, std::size_t word) const;
+
+  /// Sets a word of this rank, which no atomic changes at the same time.
+  void set(Place place, std::size_t word, std::uint64_t value);
+  /// Words of a rank, up to kMostRead.
+  std::vector<std::uint64_t> read(Rank rank, Place place, std::size_t word, std::size_t count);
+  static constexpr std::size_t kMostRead = 16;
+
+  // Atomics on a word of a rank; the word before. They return once it has changed.
+  std::uint64_t fetch_add(Rank rank, Place place, std::size_t word, std::uint64_t value);
+  std::uint64_t swap(Rank rank, Place place, std::size_t word, std::uint64_t value);
+  std::uint64_t compare_swap(Rank rank, Place place, std::size_t word, std::uint64_t expected, std::uint64_t desired);
+
+  /// Closes what this rank has opened at others.
+  void close_lines();
+  /// Closes its own words, once no peer uses them.
+  /// @throws Error{Code::timeout}: call it again
+  void close_words(Timeout timeout);
+
+ private:
+  struct Chunk {
+    Memory memory;
+    Window window;
+    std::size_t used = 0;
+  };
+  /// The words of a peer.
+  struct Line {
+    std::mutex mutex;
+    Target target;
+    Memory read;
+  };
+  void add_chunk(std::size_t words);
+  std::uint64_t& own(Place place, std::size_t word) const;
+  Line& line(Rank rank, Place place);
+  template <class Change>
+  std::uint64_t change(Rank rank, Place place, std::size_t word, Change change);
+
+  Context& context_;
+  mutable std::mutex mutex_;
+  std::deque<Chunk> chunks_;
+  std::map<std::size_t, std::vector<Place>> free_;  // by number of words
+  std::map<std::pair<Rank, std::uint32_t>, std::unique_ptr<Line>> lines_;
+};
+
+}  // namespace sluice::mpi_rma

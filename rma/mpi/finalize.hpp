@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+namespace sluice::mpi_rma {
+
+class Job;
+
+/// The job ends at the beginning of MPI_Finalize, with the windows that the program has not freed.
+void end_with_finalize(std::shared_ptr<Job> job);
+/// True once MPI_Finalize has begun.
+bool finalizing();
+
+}  // namespace sluice::mpi_rma

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rma/mpi/job.hpp"
+
+#include <sluice/mpi.hpp>
+
+#include <array>
+#include <exception>
+#include <mutex>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "rma/mpi/finalize.hpp"
+#include "rma/mpi/log.hpp"
+#include "rma/mpi/pause.hpp"
+#include "rma/mpi/yield.hpp"
+
+namespace sluice::mpi_rma {
+namespace {
+
+// The words of a rank of a communicator: two for the exchange of places, and those of the meeting.
+constexpr std::size_t kMeetingWords = 2;
+constexpr std::size_t kWordsOfRanks = kMeetingWords + Meeting::kWords;
+
+std::uint64_t packed(Place place) { return std::uint64_t{place.chunk} << 32 | place.first; }
+Place unpacked(std::uint64_t word) {
+  return {static_cast<std::uint32_t>(word >> 32), static_cast<std::uint32_t>(word)};
+}
+
+using Held = std::shared_ptr<Job>;
+using HeldRanks = std::shared_ptr<Ranks>;
+
+extern "C" int sluice_rma_drop_ranks(MPI_Comm, int, void* held, void*) {
+  delete static_cast<HeldRanks*>(held);
+  return MPI_SUCCESS;
+}
+
+/// The attribute of a communicator of the program's.
+int ranks_key() {
+  static const int key = [] {
+    int made = MPI_KEYVAL_INVALID;
+    PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &sluice_rma_drop_ranks, &made, nullptr);
+    return made;
+  }();
+  return key;
+}
+
+/// MPI_Comm_dup would call the program's functions for its attributes.
+MPI_Comm same_ranks(MPI_Comm comm) {
+  MPI_Group group = MPI_GROUP_NULL;
+  MPI_Comm made = MPI_COMM_NULL;
+  PMPI_Comm_group(comm, &group);
+  PMPI_Comm_create(comm, group, &made);
+  PMPI_Group_free(&group);
+  return made;
+}
+
+std::mutex& jobs_mutex() {
+  static std::mutex& mutex = *new std::mutex;
+  return mutex;
+}
+
+/// The job of all ranks of MPI_COMM_WORLD; null: there is none yet. With `jobs_mutex`.
+Held& world_job() {
+  static Held& job = *new Held;
+  return job;
+}
+
+int size_of(MPI_Comm comm) {
+  int size = 0;
+  PMPI_Comm_size(comm, &size);
+  return size;
+}
+
+/// The ranks of `comm` in MPI_COMM_WORLD; MPI_UNDEFINED: a process that was spawned.
+std::vector<int> in_world(MPI_Comm comm) {
+  MPI_Group group = MPI_GROUP_NULL;
+  MPI_Group world = MPI_GROUP_NULL;
+  PMPI_Comm_group(comm, &group);
+  PMPI_Comm_group(MPI_COMM_WORLD, &world);
+  std::vector<int> here(static_cast<std::size_t>(size_of(comm)));
+  std::vector<int> there(here.size());
+  for (std::size_t i = 0; i < here.size(); ++i) here[i] = static_cast<int>(i);
+  PMPI_Group_translate_ranks(group, static_cast<int>(here.size()), here.data(), world, there.data());
+  PMPI_Group_free(&group);
+  PMPI_Group_free(&world);
+  return there;
+}
+
+bool covers_world(const std::vector<int>& world) {
+  for (const int rank : world)
+    if (rank == MPI_UNDEFINED) return false;
+  return world.size() == static_cast<std::size_t>(size_of(MPI_COMM_WORLD));
+}
+
+/// The job of all ranks of the world, if every rank of `comm` has the same one.
+Held common_world_job(const std::vector<int>& world, MPI_Comm mine) {
+  Held known;
+  {
+    const std::lock_guard lock(jobs_mutex());
+    known = world_job();
+  }
+  bool of_world = known != nullptr;
+  for (const int rank : world) of_world = of_world && rank != MPI_UNDEFINED;
+  const std::uint64_t id = of_world ? known->id : 0;
+  const std::array<std::uint64_t, 2> both{id, ~id};  // their least is the least id, and the negation of the largest
+  std::array<std::uint64_t, 2> least{};
+  PMPI_Allreduce(both.data(), least.data(), 2, MPI_UINT64_T, MPI_MIN, mine);
+  return least[0] != 0 && least[0] == ~least[1] ? known : nullptr;
+}
+
+std::uint64_t new_id(MPI_Comm mine) {
+  std::random_device random;
+  std::uint64_t id = (std::uint64_t{random()} << 32 | random()) | 1;
+  PMPI_Bcast(&id, 1, MPI_UINT64_T, 0, mine);
+  return id;
+}
+
+/// What all ranks of `comm` agree on: true if `mine` is true at all.
+bool all_agree(bool mine, MPI_Comm comm) {
+  int here = mine ? 1 : 0;
+  int all = 0;
+  PMPI_Allreduce(&here, &all, 1, MPI_INT, MPI_MIN, comm);
+  return all != 0;
+}
+
+Held make_job(std::vector<int> world, MPI_Comm mine) {
+  Held job;
+  std::string why;
+  const std::uint64_t id = new_id(mine);
+  try {
+    job = std::make_shared<Job>(mpi::context(mine), id);
+    job->world = std::move(world);
+  } catch (const std::exception& reason) {
+    why = reason.what();
+  }
+  if (all_agree(job != nullptr, mine)) {
+    const std::lock_guard lock(jobs_mutex());
+    if (covers_world(job->world) && world_job() == nullptr) world_job() = job;
+    end_with_finalize(job);
+    yield_if_crowded(job->context.node_size());
+    return job;
+  }
+  if (!why.empty()) log(Level::warn, "MPI serves the windows of a communicator: " + why);
+  return nullptr;
+}
+
+}  // namespace
+
+Ranks::Ranks(MPI_Comm own) : comm(own) {
+  PMPI_Comm_rank(comm, &rank);
+  PMPI_Comm_size(comm, &size);
+}
+
+Ranks::~Ranks() {
+  int finalized = 0;
+  PMPI_Finalized(&finalized);
+  if (finalized != 0 || finalizing()) return;
+  if (job != nullptr) job->control.give_back(members_[static_cast<std::size_t>(rank)].place, kWordsOfRanks);
+  MPI_Comm freed = comm;
+  PMPI_Comm_free(&freed);
+}
+
+void Ranks::enter(std::shared_ptr<Job> its) {
+  job = std::move(its);
+  if (job == nullptr) return;
+  const Member mine{job->context.rank(), job->control.take(kWordsOfRanks)};
+  members_.resize(static_cast<std::size_t>(size));
+  PMPI_Allgather(&mine, sizeof mine, MPI_BYTE, members_.data(), sizeof mine, MPI_BYTE, comm);
+  meeting_.emplace(job->control, kMeetingWords);
+}
+
+std::vector<Member> Ranks::exchange(Place mine) {
+  // Two words in turn: nobody reads one any more when its rank has met all others once more.
+  const std::size_t word = exchanges_++ % 2;
+  job->control.set(members_[static_cast<std::size_t>(rank)].place, word, packed(mine));
+  const auto await = [&](auto ready) {
+    for (Pause pause(job->context, comm, "for all ranks of a communicator, which make a window"); !ready();) pause();
+  };
+  meeting_->meet(
+      rank, size, [&](int i) { return members_[static_cast<std::size_t>(i)]; }, await);
+  std::vector<Member> all = members_;
+  for (Member& member : all) member.place = unpacked(job->control.read(member.rank, member.place, word, 1).front());
+  return all;
+}
+
+std::shared_ptr<Ranks> Ranks::of(MPI_Comm of_program) {
+  void* held = nullptr;
+  int flag = 0;
+  PMPI_Comm_get_attr(of_program, ranks_key(), static_cast<void*>(&held), &flag);
+  if (flag != 0) return *static_cast<HeldRanks*>(held);
+  auto ranks = std::make_shared<Ranks>(same_ranks(of_program));
+  std::vector<int> world = in_world(of_program);
+  Held job = common_world_job(world, ranks->comm);
+  if (job == nullptr) job = make_job(std::move(world), ranks->comm);
+  ranks->enter(std::move(job));
+  PMPI_Comm_set_attr(of_program, ranks_key(), new HeldRanks(ranks));
+  return ranks;
+}
+
+}  // namespace sluice::mpi_rma

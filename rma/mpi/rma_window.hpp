@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// A window of MPI that Sluice serves.
+#pragma once
+
+#include "rma/mpi/areas.hpp"
+#include "rma/mpi/epochs.hpp"
+#include "rma/mpi/job.hpp"
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace sluice::mpi_rma {
+
+/// How a window came to be: the arguments of the call.
+struct Creation {
+  int flavor = MPI_WIN_FLAVOR_CREATE;
+  void* base = nullptr;  ///< null for MPI_Win_allocate
+  MPI_Aint bytes = 0;
+  MPI_Aint unit = 1;
+  MPI_Info info = MPI_INFO_NULL;
+};
+
+/// Facts of a rank's part of a window, which every rank has.
+struct Part {
+  std::int64_t bytes = 0;
+  std::int64_t unit = 1;
+  std::uint64_t number = 0;  ///< of the window of Sluice's with its memory; 0: it has none
+  std::uint64_t shift = 0;   ///< bytes of that window before the memory
+  Place place;               ///< its words
+  Rank rank = 0;             ///< in the context
+  bool ready = false;        ///< the rank could make its part
+  bool mapped = false;       ///< all ranks map the memory, so that processors carry out atomics
+};
+
+/// Serves one rank's end of a window. The calls lock `mutex`, and leave it free while they wait for a peer.
+class RmaWindow {
+ public:
+  /// Collective over the ranks, which have a job. `backing`: MPI's window with the memory of MPI_Win_allocate_shared;
+  /// else MPI_WIN_NULL.
+  RmaWindow(std::shared_ptr<Ranks> among, const Creation& what, MPI_Win backing);
+  RmaWindow(const RmaWindow&) = delete;
+  RmaWindow& operator=(const RmaWindow&) = delete;
+  ~RmaWindow() = default;
+
+  /// False at all ranks if one could not make its part: then MPI has to serve the window.
+  bool ready() const;
+  /// Collective: ends all use of the memory.
+  void close();
+  /// Closes what this rank has opened at others, in a program that ends and has not freed the window.
+  void abandon();
+  /// The part that `abandon` leaves. @throws Error{Code::timeout}: peers still use the memory.
+  void close_memory(Timeout timeout);
+  /// For people.
+  std::string describe() const;
+
+  const std::shared_ptr<Ranks> ranks;
+  const std::shared_ptr<Job> job;
+  const MPI_Comm comm;  ///< for our own messages
+  MPI_Win handle;       ///< MPI's window for groups, names, attributes and error handlers
+  const Creation made;
+  std::byte* base = nullptr;
+  const int rank;
+  const int size;
+  std::vector<Part> parts;
+  /// Accumulates go by atomics on words: peers map the memory of all ranks.
+  bool by_word;
+  std::mutex mutex;
+  std::unique_ptr<Areas> areas;
+  std::unique_ptr<Epochs> epochs;
+
+  // The values of predefined attributes, to which MPI_Win_get_attr returns pointers.
+  MPI_Aint bytes_attribute;
+  int unit_attribute;
+  int flavor_attribute;
+  int model_attribute = MPI_WIN_UNIFIED;
+
+ private:
+  std::size_t words() const;
+  void offer(Part& mine);
+  void exchange(const Part& mine);
+  std::vector<std::byte*> mapped() const;
+
+  Memory memory_;  // of MPI_Win_allocate
+  Region region_;
+  Window window_;
+  std::string why_;
+};
+
+}  // namespace sluice::mpi_rma

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Datatypes of MPI as lists of elements: predefined types at offsets, in the order of the type map.
+#pragma once
+
+#include <sluice/ops.hpp>
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace sluice::mpi_rma {
+
+/// Properties of a predefined type that the operations of MPI need (MPI 4.0, 6.9.2).
+enum class Kind : std::uint8_t { integer, floating, complex, logical, bytes, pair };
+
+/// A predefined type.
+struct Basic {
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  Kind kind = Kind::bytes;
+  std::size_t size = 0;    ///< bytes of data
+  std::size_t extent = 0;  ///< from one element to the next
+  /// Of a pair: bytes of the value, and where the index of type int begins. Else `size`, and 0.
+  std::size_t first = 0;
+  std::size_t second_at = 0;
+  std::optional<Number> number = {};  ///< as Sluice calls it, if it does
+
+  /// Bytes from the beginning of an element to the end of its data.
+  std::size_t span() const { return second_at == 0 ? size : second_at + sizeof(int); }
+  /// True if elements follow each other without gaps.
+  bool dense() const { return size == extent; }
+};
+
+/// Elements that follow each other at the extent of their type.
+struct Run {
+  std::ptrdiff_t offset = 0;
+  std::size_t count = 0;
+  const Basic* basic = nullptr;
+};
+
+/// A datatype.
+struct Flat {
+  std::vector<Run> runs;
+  std::ptrdiff_t extent = 0;
+  std::ptrdiff_t begin = 0;     ///< of the first byte of data in memory
+  std::ptrdiff_t end = 0;       ///< behind the last one
+  std::size_t bytes = 0;        ///< of data
+  std::size_t elements = 0;     ///< a pair is one
+  const Basic* only = nullptr;  ///< the type of all elements; null if they differ, or there are none
+  /// True if the elements of several values follow each other without gaps.
+  bool dense = false;
+};
+
+/// The elements of a type, which stay until the type is freed. Any thread.
+/// @throws Refused for a type that MPI does not describe
+const Flat& flat_of(MPI_Datatype type);
+
+/// Calls `visit(offset, count, basic)` for the elements of `count` values of the type, in their order.
+template <class Visit>
+void each_run(const Flat& flat, std::size_t count, Visit visit) {
+  if (flat.dense) {
+    const Run& run = flat.runs.front();
+    return visit(run.offset, run.count * count, *run.basic);
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    for (const Run& run : flat.runs)
+      visit(run.offset + static_cast<std::ptrdiff_t>(i) * flat.extent, run.count, *run.basic);
+  }
+}
+
+/// Calls `visit(offset, bytes)` for the bytes of data, in the order of the elements; bytes that adjoin are one piece.
+template <class Visit>
+void each_piece(const Flat& flat, std::size_t count, Visit visit) {
+  std::ptrdiff_t begin = 0;
+  std::size_t length = 0;
+  const auto add = [&](std::ptrdiff_t offset, std::size_t bytes) {
+    if (length > 0 && offset == begin + static_cast<std::ptrdiff_t>(length)) {
+      length += bytes;
+      return;
+    }
+    if (length > 0) visit(begin, length);
+    begin = offset;
+    length = bytes;
+  };
+  each_run(flat, count, [&](std::ptrdiff_t offset, std::size_t n, const Basic& basic) {
+    if (basic.dense() && basic.second_at == 0) return add(offset, n * basic.size);
+    for (std::size_t i = 0; i < n; ++i, offset += static_cast<std::ptrdiff_t>(basic.extent)) {
+      add(offset, basic.first);
+      if (basic.second_at != 0) add(offset + static_cast<std::ptrdiff_t>(basic.second_at), sizeof(int));
+    }
+  });
+  if (length > 0) visit(begin, length);
+}
+
+/// Calls `visit(offset, stream, bytes)` for elements that adjoin: `stream` is where they lie in an array of all
+/// elements, at their extent.
+template <class Visit>
+void each_element_piece(const Flat& flat, std::size_t count, Visit visit) {
+  std::size_t stream = 0;
+  each_run(flat, count, [&](std::ptrdiff_t offset, std::size_t n, const Basic& basic) {
+    if (basic.dense()) {
+      visit(offset, stream, n * basic.size);
+      stream += n * basic.size;
+      return;
+    }
+    for (std::size_t i = 0; i < n; ++i, stream += basic.extent)
+      visit(offset + static_cast<std::ptrdiff_t>(i * basic.extent), stream, basic.span());
+  });
+}
+
+}  // namespace sluice::mpi_rma

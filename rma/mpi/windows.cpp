@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rma/mpi/windows.hpp"
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <shared_mutex>
+#include <utility>
+
+#include "rma/mpi/rma_window.hpp"
+
+namespace sluice::mpi_rma {
+namespace {
+
+/// Never destroyed: threads may call MPI while the program ends.
+struct Windows {
+  std::shared_mutex mutex;
+  std::map<MPI_Win, std::unique_ptr<RmaWindow>> all;
+  std::atomic<std::uint64_t> changes{1};  // of `all`
+};
+
+Windows& windows() {
+  static Windows& made = *new Windows;
+  return made;
+}
+
+/// The window that a thread has found last.
+struct Last {
+  std::uint64_t changes = 0;
+  MPI_Win handle = MPI_WIN_NULL;
+  RmaWindow* window = nullptr;
+};
+
+}  // namespace
+
+RmaWindow* find_window(MPI_Win handle) {
+  thread_local Last last;
+  Windows& known = windows();
+  const std::uint64_t changes = known.changes.load(std::memory_order_acquire);
+  if (last.changes == changes && last.handle == handle) return last.window;
+  const std::shared_lock lock(known.mutex);
+  const auto found = known.all.find(handle);
+  last = {known.changes.load(std::memory_order_relaxed), handle,
+          found == known.all.end() ? nullptr : found->second.get()};
+  return last.window;
+}
+
+void add_window(MPI_Win handle, std::unique_ptr<RmaWindow> window) {
+  Windows& known = windows();
+  const std::lock_guard lock(known.mutex);
+  known.all[handle] = std::move(window);
+  known.changes.fetch_add(1, std::memory_order_release);
+}
+
+std::unique_ptr<RmaWindow> take_window(MPI_Win handle) {
+  Windows& known = windows();
+  const std::lock_guard lock(known.mutex);
+  auto taken = known.all.extract(handle);
+  known.changes.fetch_add(1, std::memory_order_release);
+  return taken.empty() ? nullptr : std::move(taken.mapped());
+}
+
+std::vector<std::unique_ptr<RmaWindow>> take_all_windows() {
+  Windows& known = windows();
+  const std::lock_guard lock(known.mutex);
+  std::vector<std::unique_ptr<RmaWindow>> taken;
+  for (auto& [handle, window] : known.all) taken.push_back(std::move(window));
+  known.all.clear();
+  known.changes.fetch_add(1, std::memory_order_release);
+  return taken;
+}
+
+}  // namespace sluice::mpi_rma

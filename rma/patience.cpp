@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rma/patience.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "base/words.hpp"
+
+namespace sluice::rma {
+
+void Patrol::check_job() const {
+  if (oldest_ != nullptr) static_cast<void>(oldest_->connected());
+}
+
+void Patrol::look() {
+  check_job();
+  if (target_.peer() < 0) {
+    next_ = (next_ + 1) % group_.size;
+    target_ = group_.words_of(next_);
+    looks_ = 0;
+  }
+  if (target_.connected() || ++looks_ == kLooks) target_ = {};
+}
+
+namespace {
+
+// As base::spin_then_yield, but with pauses that grow: each look at a peer's word takes its cache line away.
+constexpr int kSpins = 24;
+constexpr int kSpinsOfEachLength = 8;
+
+/// How long a wait sleeps that has lasted for so long: no more than an eighth of it is lost.
+base::Clock::duration nap_after(base::Clock::duration lasted) {
+  return std::clamp<base::Clock::duration>(lasted / 8, std::chrono::microseconds(50), std::chrono::milliseconds(1));
+}
+
+}  // namespace
+
+void Patience::rest() {
+  if (rests_ < kSpins) {
+    if (rests_ == 0 && limit_.over()) return nap();
+    for (int i = 0; i < 1 << rests_ / kSpinsOfEachLength; ++i) base::pause();
+    ++rests_;
+    return;
+  }
+  if (rests_++ == kSpins) began_ = last_look_ = base::Clock::now();
+  if (base::Clock::now() - began_ < base::kYielding && !limit_.over()) {
+    sched_yield();
+    return;
+  }
+  nap();
+}
+
+void Patience::nap() {
+  if (limit_.over()) throw group_.error(Code::timeout, what_);
+  const auto now = base::Clock::now();
+  if (now - last_look_ >= Patrol::kPeriod) {
+    last_look_ = now;
+    look_around();
+    if (now - began_ >= Patrol::kBegin) patrol_.look();
+  }
+  std::this_thread::sleep_until(std::min(limit_.next(), now + nap_after(now - began_)));
+}
+
+void Patience::look_around() {
+  patrol_.check_job();
+  if (!suspects_.empty()) peers_.check_alive(suspects_[looks_++ % suspects_.size()]);
+}
+
+}  // namespace sluice::rma

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a rank waits for a word that no one wakes it for, and notices that what it waits for cannot come.
+#pragma once
+
+#include <sluice/channel.hpp>
+
+#include <span>
+
+#include "base/limit.hpp"
+#include "rma/group.hpp"
+#include "rma/peers.hpp"
+
+namespace sluice::rma {
+
+/// Looks at all ranks, one after the other, in waits that last: a rank may wait for one that waits for one that died.
+/// It keeps a target of one rank at a time.
+class Patrol {
+ public:
+  explicit Patrol(const Group& group) : group_(group), next_(group.rank) {}
+  /// Names an end that was opened before any wait: an abort fails what is open then, not what is opened later.
+  void watch(const ChannelHandle* oldest) noexcept { oldest_ = oldest; }
+  /// @throws Error the end of the job
+  void check_job() const;
+  /// Call it every `kPeriod` or so. @throws Error the loss of a rank, or the end of the job
+  void look();
+
+  static constexpr auto kBegin = std::chrono::milliseconds(500);
+  static constexpr auto kPeriod = std::chrono::milliseconds(20);
+
+ private:
+  static constexpr int kLooks = 50;  ///< at a rank that does not answer
+
+  const Group& group_;
+  const ChannelHandle* oldest_ = nullptr;
+  Rank next_;
+  Target target_;
+  int looks_ = 0;
+};
+
+/// One wait. Between two looks at a word, the caller calls `rest`.
+class Patience {
+ public:
+  /// `suspects`: those whose next step it waits for. `what`: what has not happened, for people.
+  Patience(const Group& group, Peers& peers, Patrol& patrol, base::Limit& limit, std::span<const Rank> suspects,
+           const char* what)
+      : group_(group), peers_(peers), patrol_(patrol), limit_(limit), suspects_(suspects), what_(what) {}
+
+  /// Spins a little, then yields, then sleeps, longer each time.
+  /// @throws Error{Code::timeout} after the limit; the loss of a suspect, or after some time of any rank
+  void rest();
+
+ private:
+  void look_around();
+  void nap();
+
+  const Group& group_;
+  Peers& peers_;
+  Patrol& patrol_;
+  base::Limit& limit_;
+  std::span<const Rank> suspects_;
+  const char* what_;
+  int rests_ = 0;
+  std::size_t looks_ = 0;
+  base::Clock::time_point began_;
+  base::Clock::time_point last_look_;
+};
+
+}  // namespace sluice::rma

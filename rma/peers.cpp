@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rma/peers.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+namespace sluice::rma {
+
+void Peers::check_rank(Rank rank) const {
+  if (rank >= 0 && rank < group_.size) return;
+  throw group_.error(Code::bad_argument,
+                     "there is no rank " + std::to_string(rank) + " among the " + std::to_string(group_.size), rank);
+}
+
+Target& Peers::words(Rank rank, base::Limit& limit) {
+  Target& words = peers_[rank].words;
+  if (words.peer() < 0) words = group_.words_of(rank);
+  if (!words.connected()) words.wait_connected(limit.left());
+  return words;
+}
+
+/// The page of the peer has a handle of its memory, which may be a block of no bytes.
+Target& Peers::memory(Rank rank, base::Limit& limit) {
+  check_rank(rank);
+  Peer& peer = peers_[rank];
+  if (peer.memory.peer() < 0) {
+    Target& words = this->words(rank, limit);
+    const Slice copy = own_.slice(at::kCopy, sizeof(WindowHandle));
+    words.get({}, copy, at::kHandle);
+    words.drain(limit.left());
+    peer.memory = Context(group_.context).target(std::span<const std::byte>(copy.data(), copy.bytes()));
+  }
+  if (!peer.memory.connected()) peer.memory.wait_connected(limit.left());
+  return peer.memory;
+}
+
+std::uint64_t Peers::add(Rank rank, std::size_t offset, std::uint64_t value, base::Limit& limit) {
+  return words(rank, limit).fetch_add(offset, value, limit.left());
+}
+
+void Peers::add_later(Rank rank, std::size_t offset, std::size_t constant, base::Limit& limit) {
+  words(rank, limit).accumulate({}, Op::sum, Number::uint64, own_.slice(constant, kWord), offset);
+}
+
+void Peers::flush(Peer& peer, base::Limit& limit) {
+  if (peer.memory.peer() < 0) return;
+  const std::uint64_t enqueued = peer.memory.epoch();
+  if (peer.flushed == enqueued) return;
+  peer.memory.drain(limit.left());
+  peer.flushed = enqueued;
+}
+
+void Peers::flush(Rank rank, base::Limit& limit) {
+  check_rank(rank);
+  if (const auto found = peers_.find(rank); found != peers_.end()) flush(found->second, limit);
+}
+
+void Peers::flush_all(base::Limit& limit) {
+  for (auto& [rank, peer] : peers_) flush(peer, limit);
+}
+
+void Peers::check_alive(Rank rank) {
+  const auto found = peers_.find(rank);
+  if (found != peers_.end() && found->second.words.peer() >= 0) static_cast<void>(found->second.words.connected());
+}
+
+void Peers::close(base::Limit& limit) {
+  for (auto& [rank, peer] : peers_) {
+    if (peer.memory.peer() >= 0) peer.memory.close(limit.left());
+    if (peer.words.peer() >= 0) peer.words.close(limit.left());
+  }
+}
+
+}  // namespace sluice::rma

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The page of words that every rank of a collective window has. Peers change them by atomics through a Target: those
+// are carried out by processors, or all by a thread of the owner. So the owner may read and write its own words as
+// atomics of its process in either case.
+#pragma once
+
+#include <sluice/memory.hpp>
+#include <sluice/window.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace sluice::rma {
+
+inline constexpr std::size_t kWord = sizeof(std::uint64_t);
+
+/// Parts of the word of a lock: the numbers of exclusive locks, held or awaited, and of shared ones.
+inline constexpr std::uint64_t kShared = 1;
+inline constexpr std::uint64_t kExclusive = std::uint64_t{1} << 32;
+constexpr std::uint64_t shared_of(std::uint64_t lock) noexcept { return lock % kExclusive; }
+constexpr std::uint64_t exclusive_of(std::uint64_t lock) noexcept { return lock / kExclusive; }
+
+/// Offsets in the page. Words that different peers change at a time are on different cache lines.
+namespace at {
+inline constexpr std::size_t kAllLocks = 0;  ///< at rank 0: locks of all ranks, and exclusive ones
+inline constexpr std::size_t kLock = 64;     ///< of this rank's memory
+inline constexpr std::size_t kHandle = 128;  ///< a WindowHandle of the rank's memory
+inline constexpr std::size_t kPosts = 192;   ///< ranks that have posted to this one for the first time, plus 1; 0: free
+inline constexpr std::size_t kPostCount = 64;
+inline constexpr std::size_t kSharedEnd = kPosts + kPostCount * kWord;
+// The rest is for accesses of this rank alone.
+inline constexpr std::size_t kMinusShared = kSharedEnd;  ///< -kShared; accumulates add it, and it never changes
+inline constexpr std::size_t kMinusExclusive = kMinusShared + kWord;  ///< -kExclusive, which never changes either
+inline constexpr std::size_t kCopy = kSharedEnd + 64;                 ///< of a peer's handle
+inline constexpr std::size_t kOlds = kCopy + sizeof(WindowHandle);    ///< one for each post under way
+inline constexpr std::size_t kEnd = kOlds + kPostCount * kWord;
+}  // namespace at
+
+/// This rank's own page.
+class Words {
+ public:
+  explicit Words(Slice page) : page_(std::move(page)) {}
+
+  std::atomic_ref<std::uint64_t> word(std::size_t offset) const {
+    return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(page_.data() + offset));
+  }
+  Slice slice(std::size_t offset, std::size_t bytes) const { return page_.slice(offset, bytes); }
+
+ private:
+  Slice page_;
+};
+
+}  // namespace sluice::rma

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A window of rank 0: puts, gets, and words that all ranks change. */
+#include "tests/c/ranks.h"
+
+enum { kWords = 64, kTimes = 100 };
+
+int meet(sluice_target* target, size_t place, int ranks) {
+  uint64_t seen = 0;
+  MUST(sluice_target_fetch_add_now(target, place, 1, SLUICE_CONTEXT_TIMEOUT, NULL));
+  while (seen < (uint64_t)ranks) MUST(sluice_target_fetch_add_now(target, place, 0, SLUICE_CONTEXT_TIMEOUT, &seen));
+  return 0;
+}
+
+static int atomics(sluice_target* target, const sluice_memory* local, int rank) {
+  const sluice_stream order = sluice_stream_program_order();
+  uint64_t* const words = sluice_memory_data(local);
+  uint64_t old = 0;
+  int i;
+  for (i = 0; i < kTimes; ++i) {
+    MUST(sluice_target_fetch_add(target, order, 0, 1, local, 0));
+    words[1] = 2;
+    MUST(sluice_target_accumulate(target, order, SLUICE_OP_SUM, SLUICE_UINT64, local, kWord, kWord, kWord));
+    MUST(sluice_target_flush(target, order));
+  }
+  if (rank == 0) {
+    MUST(sluice_target_swap_now(target, 2 * kWord, 5, SLUICE_CONTEXT_TIMEOUT, &old));
+    EXPECT(old == 0);
+    MUST(sluice_target_compare_swap_now(target, 2 * kWord, 4, 9, SLUICE_CONTEXT_TIMEOUT, &old));
+    EXPECT(old == 5);
+    MUST(sluice_target_compare_swap(target, order, 2 * kWord, 5, 6, local, 0));
+    MUST(sluice_target_swap(target, order, 2 * kWord, 7, local, kWord));
+    MUST(sluice_target_drain(target, SLUICE_CONTEXT_TIMEOUT));
+    EXPECT(words[0] == 5 && words[1] == 6);
+  }
+  return 0;
+}
+
+static int wrong_accesses(sluice_context* context, sluice_target* target, const sluice_memory* local) {
+  const sluice_stream order = sluice_stream_program_order();
+  sluice_target* other = NULL;
+  REFUSED(SLUICE_BAD_ARGUMENT, sluice_target_put(target, order, local, 0, kWord, kWords * kWord));
+  REFUSED(SLUICE_BAD_ARGUMENT, sluice_target_put(target, order, local, 1000 * kWord, kWord, 0));
+  REFUSED(SLUICE_BAD_ARGUMENT, sluice_target_fetch_add_now(target, 4, 1, SLUICE_CONTEXT_TIMEOUT, NULL));
+  REFUSED(SLUICE_BAD_ARGUMENT, sluice_target_accumulate(target, order, 7, SLUICE_UINT64, local, 0, kWord, 0));
+  REFUSED(SLUICE_BAD_ARGUMENT,
+          sluice_target_accumulate(target, order, SLUICE_OP_BIT_OR, SLUICE_FLOAT64, local, 0, kWord, 0));
+  REFUSED(SLUICE_BAD_ARGUMENT, sluice_target_open(context, 0, NULL, &other));
+  REFUSED(SLUICE_BAD_ARGUMENT, sluice_target_open_handle(context, "no handle", 9, &other));
+  REFUSED(SLUICE_BAD_ARGUMENT, sluice_target_open_handle(context, NULL, SLUICE_WINDOW_HANDLE_BYTES, &other));
+  EXPECT(other == NULL);
+  return 0;
+}
+
+/* The window carries a handle of its own second half: rank 0 puts it there, and all open it. */
+static int by_handle(sluice_context* context, sluice_window* owned, sluice_target* target, const sluice_memory* local) {
+  const sluice_stream order = sluice_stream_program_order();
+  unsigned char* const bytes = sluice_memory_data(local);
+  const size_t half = kWords / 2 * kWord;
+  sluice_target* block = NULL;
+  size_t reached = 0;
+  if (owned != NULL) {
+    MUST(sluice_window_handle(owned, half, half, bytes));
+    MUST(sluice_target_put(target, order, local, 0, SLUICE_WINDOW_HANDLE_BYTES, 8 * kWord));
+    MUST(sluice_target_flush(target, order));
+  }
+  if (meet(target, 4 * kWord, sluice_context_size(context)) != 0) return 99;
+  MUST(sluice_target_get(target, order, local, 0, SLUICE_WINDOW_HANDLE_BYTES, 8 * kWord));
+  MUST(sluice_target_flush(target, order));
+  MUST(sluice_target_open_handle(context, bytes, SLUICE_WINDOW_HANDLE_BYTES, &block));
+  MUST(sluice_target_bytes(block, &reached));
+  EXPECT(reached == half);
+  MUST(sluice_target_fetch_add_now(block, 0, 3, SLUICE_CONTEXT_TIMEOUT, NULL));
+  MUST(sluice_target_free(&block));
+  return meet(target, 5 * kWord, sluice_context_size(context));
+}
+
+int window(sluice_context* context) {
+  const int rank = sluice_context_rank(context), ranks = sluice_context_size(context);
+  const sluice_stream order = sluice_stream_program_order();
+  sluice_memory *memory = NULL, *local = NULL;
+  sluice_window *owned = NULL, *second = NULL;
+  sluice_target* target = NULL;
+  const char* text = NULL;
+  const uint64_t* words;
+  MUST(sluice_context_allocate(context, kWords * kWord, SLUICE_SPACE_HOST, -1, &memory));
+  MUST(sluice_context_allocate(context, kWords * kWord, SLUICE_SPACE_HOST, -1, &local));
+  words = sluice_memory_data(local);
+  if (rank == 0) {
+    MUST(sluice_window_open(context, "words", memory, 0, kWords * kWord, &owned));
+    REFUSED(SLUICE_MISUSE, sluice_window_open(context, "words", memory, 0, kWord, &second));
+    REFUSED(SLUICE_BAD_ARGUMENT, sluice_window_open(context, NULL, memory, 0, kWord, &second));
+    EXPECT(sluice_window_bytes(owned) == kWords * kWord && second == NULL);
+    MUST(sluice_window_describe(owned, &text));
+  }
+  MUST(sluice_target_open(context, 0, "words", &target));
+  EXPECT(sluice_channel_peer(sluice_target_channel(target)) == 0);
+  if (atomics(target, local, rank) != 0 || meet(target, 3 * kWord, ranks) != 0) return 99;
+  MUST(sluice_target_get(target, order, local, 0, 3 * kWord, 0));
+  MUST(sluice_target_flush(target, order));
+  EXPECT(words[0] == (uint64_t)(kTimes * ranks) && words[1] == (uint64_t)(2 * kTimes * ranks) && words[2] == 7);
+  if (wrong_accesses(context, target, local) != 0 || by_handle(context, owned, target, local) != 0) return 99;
+  MUST(sluice_target_get(target, order, local, 0, kWord, kWords / 2 * kWord));
+  MUST(sluice_target_flush(target, order));
+  EXPECT(words[0] == 3 * (uint64_t)ranks);
+  if (rank != 0)
+    MUST(sluice_target_fetch_add_now(target, 6 * kWord, 1, SLUICE_CONTEXT_TIMEOUT, NULL)); /* the last access */
+  if (rank == 0) {
+    uint64_t done = 0;
+    while (done + 1 < (uint64_t)ranks)
+      MUST(sluice_target_fetch_add_now(target, 6 * kWord, 0, SLUICE_CONTEXT_TIMEOUT, &done));
+    MUST(sluice_window_close(owned, SLUICE_CONTEXT_TIMEOUT));
+    MUST(sluice_window_close(owned, SLUICE_CONTEXT_TIMEOUT));
+    REFUSED(SLUICE_CLOSED, sluice_target_put(target, order, local, 0, kWord, 0));
+  }
+  MUST(sluice_target_free(&target));
+  MUST(sluice_window_free(&owned));
+  MUST(sluice_memory_free(&local));
+  MUST(sluice_memory_free(&memory));
+  return 0;
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Windows, whose memory is the processor's, and memory of GPUs at their targets.
+#include <algorithm>
+#include <string>
+
+#include "tests/conformance/gpu_cases.hpp"
+#include "tests/conformance/windows.hpp"
+
+namespace {
+
+using namespace sluice;
+using namespace sluice::test;
+
+/// Targets on a GPU's stream, or in program order.
+class GpuTargets : public testing::TestWithParam<GpuCase> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuTargets);
+
+TEST_P(GpuTargets, move_bytes_of_a_gpu_to_a_window_and_back) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    const GpuCase& one = GetParam();
+    constexpr std::size_t kBytes = 100'000;
+    const auto own = static_cast<std::size_t>(context.rank()) * kBytes;
+    const auto next = (own + kBytes) % (2 * kBytes);
+    GpuStream gpu;
+    const Stream stream = one.inline_order ? Stream() : gpu.stream();
+    const Memory memory = context.allocate(2 * kBytes);
+    Window window;
+    if (context.rank() == 0) window = context.window(kWindow, memory.all(), 1);
+    Target target = context.target(0, kWindow);
+    const Piece here(context, one.source, kBytes);
+    for (std::uint64_t round = 1; round <= 20; ++round) {
+      const std::size_t bytes = std::min(kBytes, std::size_t{1} << (round % 17));
+      Memory stamped = context.allocate(kBytes);
+      fill(bytes_of(stamped.all()).first(bytes), {context.rank(), kTag, round});
+      target.put(stream, stamped.slice(0, bytes), own);
+      target.get(stream, here.slice().slice(0, bytes), own);
+      target.flush(stream);
+      target.put(stream, stamped.slice(bytes, kBytes - bytes), own);  // zeros
+      target.put_notify(stream, here.slice().slice(0, bytes), own, 0);
+      target.flush(stream);
+      context.synchronize(stream);
+      EXPECT_EQ(difference(bytes_in_gpu(here.slice().slice(0, bytes)), {context.rank(), kTag, round}), "");
+      board().meet(context);
+      if (context.rank() == 0) {
+        window.wait(stream, 0, 2 * round);
+        context.synchronize(stream);
+        for (const Rank rank : {0, 1}) {
+          const auto there = bytes_of(memory.all()).subspan(static_cast<std::size_t>(rank) * kBytes, bytes);
+          EXPECT_EQ(difference(there, {rank, kTag, round}), "") << rank;
+        }
+      }
+      target.get(stream, here.slice().slice(0, bytes), next);  // of the other rank
+      target.flush(stream);
+      context.synchronize(stream);
+      EXPECT_EQ(difference(bytes_in_gpu(here.slice().slice(0, bytes)), {1 - context.rank(), kTag, round}), "");
+      board().meet(context);
+    }
+  });
+}
+
+TEST_P(GpuTargets, refuse_numbers_in_the_memory_of_a_gpu) {
+  if (GetParam().source == Whose::hosts) return;
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    const GpuCase& one = GetParam();
+    GpuStream gpu;
+    const Stream stream = one.inline_order ? Stream() : gpu.stream();
+    const Memory memory = context.allocate(kWord);
+    Window window;
+    if (context.rank() == 0) window = context.window(kWindow, memory.all());
+    Target target = context.target(0, kWindow);
+    const Piece here(context, one.source, kWord);
+    expect_code(Code::unsupported, [&] { target.fetch_add(stream, 0, 1, here.slice()); });
+    expect_code(Code::unsupported, [&] { target.accumulate(stream, Op::sum, Number::uint64, here.slice(), 0); });
+    const Memory old = context.allocate(kWord);
+    target.fetch_add(stream, 0, 1, old.all());
+    target.flush(stream);
+    context.synchronize(stream);
+    board().meet(context);
+    if (context.rank() == 0) {
+      EXPECT_EQ(word_at(bytes_of(memory.all()), 0), 2U);
+    }
+    board().meet(context);
+  });
+}
+
+std::vector<GpuCase> cases_of_targets() {
+  std::vector<GpuCase> all;
+  for (const Ground& ground : gpu_grounds()) {
+    if (ground.name != "threads" && ground.name != "shm") continue;
+    for (const bool inline_order : {false, true}) {
+      for (const Whose whose : {Whose::hosts, Whose::ours, Whose::users, Whose::unshared})
+        all.push_back({ground, inline_order, whose, whose});
+    }
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Quick, GpuTargets, testing::ValuesIn(cases_of_targets()), GpuCaseName());
+
+}  // namespace

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Common to the programs of MPI in this folder. They know nothing of Sluice.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace checks {
+
+inline int& failures() {
+  static int count = 0;
+  return count;
+}
+
+inline int world_rank() {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+inline int world_size() {
+  int size = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  return size;
+}
+
+/// Counts a failure, with its text, unless `fact` is true.
+inline void expect(bool fact, const std::string& what) {
+  if (fact) return;
+  if (++failures() <= 10) std::fprintf(stderr, "rank %d: %s\n", world_rank(), what.c_str());
+}
+
+template <class A, class B>
+void expect_equal(const A& found, const B& expected, const std::string& what) {
+  expect(found == static_cast<A>(expected),
+         what + ": " + std::to_string(found) + " instead of " + std::to_string(expected));
+}
+
+/// A window of `count` elements on MPI_COMM_WORLD, made by MPI_Win_allocate or MPI_Win_create.
+template <class T>
+class Shared {
+ public:
+  explicit Shared(int count, bool allocate = true, MPI_Info info = MPI_INFO_NULL)
+      : own_(allocate ? 0 : static_cast<std::size_t>(count)) {
+    const auto bytes = static_cast<MPI_Aint>(sizeof(T)) * count;
+    if (allocate) {
+      MPI_Win_allocate(bytes, sizeof(T), info, MPI_COMM_WORLD, static_cast<void*>(&memory), &window);
+    } else {
+      memory = own_.data();
+      MPI_Win_create(memory, bytes, sizeof(T), info, MPI_COMM_WORLD, &window);
+    }
+    for (int i = 0; i < count; ++i) memory[i] = T{};
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  Shared(const Shared&) = delete;
+  Shared& operator=(const Shared&) = delete;
+  ~Shared() { MPI_Win_free(&window); }
+
+  T* memory = nullptr;
+  MPI_Win window = MPI_WIN_NULL;
+
+ private:
+  std::vector<T> own_;
+};
+
+}  // namespace checks

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fences, posts, locks and requests.
+#include <numeric>
+
+#include "tests/mpi_rma/checks.hpp"
+#include "tests/mpi_rma/programs.hpp"
+
+namespace {
+
+using namespace checks;
+
+int right() { return (world_rank() + 1) % world_size(); }
+int left() { return (world_rank() + world_size() - 1) % world_size(); }
+
+MPI_Group group_of(std::vector<int> ranks) {
+  MPI_Group world = MPI_GROUP_NULL;
+  MPI_Group group = MPI_GROUP_NULL;
+  MPI_Comm_group(MPI_COMM_WORLD, &world);
+  MPI_Group_incl(world, static_cast<int>(ranks.size()), ranks.data(), &group);
+  MPI_Group_free(&world);
+  return group;
+}
+
+}  // namespace
+
+void run_fences() {
+  for (const bool allocate : {true, false}) {
+    Shared<int> shared(2, allocate);
+    MPI_Win_fence(MPI_MODE_NOPRECEDE, shared.window);
+    for (int i = 1; i <= 50; ++i) {
+      MPI_Put(&i, 1, MPI_INT, right(), i % 2, 1, MPI_INT, shared.window);
+      MPI_Win_fence(0, shared.window);
+      expect_equal(shared.memory[i % 2], i, "what the left rank has put before the fence");
+      MPI_Win_fence(0, shared.window);
+    }
+  }
+}
+
+void run_posts() {
+  for (const bool allocate : {true, false}) {
+    Shared<int> shared(2, allocate);
+    MPI_Group origins = group_of({left()});
+    MPI_Group targets = group_of({right()});
+    for (int i = 1; i <= 50; ++i) {
+      MPI_Win_post(origins, 0, shared.window);
+      MPI_Win_start(targets, 0, shared.window);
+      MPI_Put(&i, 1, MPI_INT, right(), 0, 1, MPI_INT, shared.window);
+      MPI_Win_complete(shared.window);
+      if (i % 2 == 0) {
+        MPI_Win_wait(shared.window);
+      } else {
+        for (int done = 0; done == 0;) MPI_Win_test(shared.window, &done);
+      }
+      expect_equal(shared.memory[0], i, "what the left rank has put between start and complete");
+    }
+    MPI_Group_free(&origins);
+    MPI_Group_free(&targets);
+  }
+}
+
+void run_locks() {
+  Shared<long> shared(1);
+  constexpr int kLocks = 100;
+  for (int i = 0; i < kLocks; ++i) {
+    long value = 0;
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, shared.window);
+    MPI_Get(&value, 1, MPI_LONG, 0, 0, 1, MPI_LONG, shared.window);
+    MPI_Win_flush(0, shared.window);
+    ++value;
+    MPI_Put(&value, 1, MPI_LONG, 0, 0, 1, MPI_LONG, shared.window);
+    MPI_Win_unlock(0, shared.window);
+    if (i % 10 == 0) {  // a reader beside writers
+      MPI_Win_lock_all(0, shared.window);
+      long first = 0;
+      long second = 0;
+      MPI_Get(&first, 1, MPI_LONG, 0, 0, 1, MPI_LONG, shared.window);
+      MPI_Win_flush_all(shared.window);
+      MPI_Get(&second, 1, MPI_LONG, 0, 0, 1, MPI_LONG, shared.window);
+      MPI_Win_unlock_all(shared.window);
+      expect_equal(second, first, "a value under lock_all, read twice");
+    }
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, shared.window);
+  long value = 0;
+  MPI_Get(&value, 1, MPI_LONG, 0, 0, 1, MPI_LONG, shared.window);
+  MPI_Win_unlock(0, shared.window);
+  expect_equal(value, kLocks * world_size(), "what all ranks have counted under a lock");
+}
+
+/// Rank 1 holds a lock, and sends a long message to rank 0, which waits for that lock: MPI has to go on there.
+void run_progress() {
+  Shared<int> shared(1);
+  std::vector<int> message(1 << 20, 7);
+  MPI_Request request = MPI_REQUEST_NULL;
+  if (world_rank() == 0) MPI_Irecv(message.data(), 1 << 20, MPI_INT, 1, 0, MPI_COMM_WORLD, &request);
+  if (world_rank() == 1) MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, shared.window);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (world_rank() == 1) {
+    MPI_Send(message.data(), 1 << 20, MPI_INT, 0, 0, MPI_COMM_WORLD);
+    MPI_Win_unlock(0, shared.window);
+  } else if (world_rank() == 0) {
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, shared.window);
+    MPI_Win_unlock(0, shared.window);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  }
+}
+
+void run_requests() {
+  constexpr int kCount = 5000;
+  Shared<int> shared(kCount);
+  std::vector<int> source(kCount);
+  std::iota(source.begin(), source.end(), world_rank());
+  std::vector<int> back(kCount);
+  MPI_Win_lock_all(0, shared.window);
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Rput(source.data(), kCount, MPI_INT, right(), 0, kCount, MPI_INT, shared.window, &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  MPI_Win_flush(right(), shared.window);
+  MPI_Rget(back.data(), kCount, MPI_INT, right(), 0, kCount, MPI_INT, shared.window, &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  expect(back == source, "what a get with a request has read when the request is complete");
+  MPI_Request both[2];
+  MPI_Raccumulate(source.data(), kCount, MPI_INT, right(), 0, kCount, MPI_INT, MPI_SUM, shared.window, &both[0]);
+  MPI_Rget_accumulate(source.data(), kCount, MPI_INT, back.data(), kCount, MPI_INT, right(), 0, kCount, MPI_INT,
+                      MPI_SUM, shared.window, &both[1]);
+  MPI_Waitall(2, both, MPI_STATUSES_IGNORE);
+  MPI_Win_unlock_all(shared.window);
+  for (int i = 0; i < kCount; ++i)
+    expect_equal(back[static_cast<std::size_t>(i)], 2 * source[static_cast<std::size_t>(i)], "before the second sum");
+}

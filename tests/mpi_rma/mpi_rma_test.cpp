@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// MPI's windows by Sluice: each test starts this program again, by mpiexec, as the ranks of a program of MPI. The
+// sources of libsluice_mpi_rma are part of it, so that their mutants can be planted.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+#include "tests/mpi_rma/programs.hpp"
+
+namespace {
+
+struct Ended {
+  int code;
+  std::string output;
+};
+
+/// Runs programs on so many ranks.
+Ended run(int ranks, const std::string& names, const std::string& settings = "SLUICE_LOG=info") {
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+  const std::string command = "timeout 60 " MPIEXEC " -n " + std::to_string(ranks) + " env " + settings + " " + self +
+                              " --programs " + names + " 2>&1 </dev/null";
+  Ended ended{-1, {}};
+  FILE* const pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return ended;
+  std::array<char, 4096> part{};
+  while (const std::size_t bytes = fread(part.data(), 1, part.size(), pipe)) ended.output.append(part.data(), bytes);
+  const int status = pclose(pipe);
+  ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return ended;
+}
+
+void expect_served(int ranks, const std::string& names) {
+  const Ended ended = run(ranks, names);
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  EXPECT_NE(ended.output.find("Sluice serves it"), std::string::npos) << ended.output;
+  EXPECT_NE(ended.output.find("\npassed\n"), std::string::npos) << ended.output;
+}
+
+TEST(MpiWindows, every_type_and_operation_gives_what_mpi_reduces) { expect_served(2, "types"); }
+TEST(MpiWindows, layouts_may_differ_and_a_reduction_sees_elements) { expect_served(2, "layouts bottom"); }
+TEST(MpiWindows, accumulates_of_all_ranks_are_atomic) { expect_served(3, "atomics"); }
+TEST(MpiWindows, compare_and_swap_counts) { expect_served(3, "compare_and_swap"); }
+TEST(MpiWindows, fences_order_puts_and_loads) { expect_served(3, "fences"); }
+TEST(MpiWindows, a_wait_sees_what_was_put_before_complete) { expect_served(3, "posts"); }
+TEST(MpiWindows, locks_exclude_each_other) { expect_served(3, "locks"); }
+TEST(MpiWindows, messages_complete_while_a_rank_waits_for_a_lock) { expect_served(2, "progress"); }
+TEST(MpiWindows, a_complete_request_has_its_data) { expect_served(2, "requests"); }
+TEST(MpiWindows, names_attributes_groups_and_handlers_are_there) { expect_served(2, "facts"); }
+TEST(MpiWindows, units_and_sizes_may_differ) { expect_served(3, "sizes"); }
+TEST(MpiWindows, errors_have_their_class_and_change_nothing) { expect_served(2, "errors"); }
+TEST(MpiWindows, of_communicators_that_come_and_go) { expect_served(4, "many"); }
+TEST(MpiWindows, say_that_processors_change_mapped_memory) {
+  const Ended ended = run(2, "atomics");
+  EXPECT_NE(ended.output.find("accumulates: by atomics of words"), std::string::npos) << ended.output;
+}
+
+TEST(MpiWindows, serve_a_rank_alone) { expect_served(1, "types fences posts locks requests facts errors"); }
+TEST(MpiWindows, calls_about_other_things_pass_through) { EXPECT_EQ(run(2, "untouched").code, 0); }
+
+TEST(MpiWindows, that_are_not_freed_are_named_and_the_program_ends) {
+  const Ended ended = run(2, "not_freed");
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  EXPECT_NE(ended.output.find("the window 'forgotten' of 4 bytes was not freed"), std::string::npos) << ended.output;
+}
+
+TEST(MpiWindows, are_left_to_mpi_where_it_is_told_so) {
+  const Ended ended = run(2, "facts", "SLUICE_LOG=info SLUICE_MPI_RMA=0");
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  EXPECT_NE(ended.output.find("MPI serves all windows: SLUICE_MPI_RMA=0"), std::string::npos) << ended.output;
+  EXPECT_EQ(ended.output.find("Sluice serves it"), std::string::npos) << ended.output;
+}
+
+TEST(MpiWindows, work_over_networks) {
+  const Ended ended = run(2, "layouts fences posts locks requests", "SLUICE_LOG=info SLUICE_BACKENDS=ofi:tcp");
+  if (ended.output.find("backend") != std::string::npos && ended.output.find("passed") == std::string::npos)
+    GTEST_SKIP() << "no libfabric here: " << ended.output;
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  EXPECT_EQ(ended.output.find("accumulates: by atomics"), std::string::npos) << "peers map nothing: " << ended.output;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc > 2 && std::string(argv[1]) == "--programs") return run_programs(argc, argv, 2);
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// What programs can ask of windows, and errors.
+#include <cstring>
+
+#include "tests/mpi_rma/checks.hpp"
+#include "tests/mpi_rma/programs.hpp"
+
+namespace {
+
+using namespace checks;
+
+int class_of(int code) {
+  int error_class = MPI_SUCCESS;
+  MPI_Error_class(code, &error_class);
+  return error_class;
+}
+
+template <class T>
+T attribute(MPI_Win window, int key) {
+  void* value = nullptr;
+  int flag = 0;
+  MPI_Win_get_attr(window, key, static_cast<void*>(&value), &flag);
+  expect(flag != 0, "a predefined attribute");
+  return *static_cast<T*>(value);
+}
+
+int g_dropped = 0;
+int drop(MPI_Win, int, void* value, void*) {
+  g_dropped += *static_cast<int*>(value);
+  return MPI_SUCCESS;
+}
+
+int g_handled = 0;
+void handle(MPI_Win*, int* code, ...) { g_handled = class_of(*code); }
+
+}  // namespace
+
+void run_facts() {
+  int key = MPI_KEYVAL_INVALID;
+  int kept = 5;
+  {
+    Shared<double> shared(10);
+    expect_equal(attribute<MPI_Aint>(shared.window, MPI_WIN_SIZE), 80, "MPI_WIN_SIZE");
+    expect_equal(attribute<int>(shared.window, MPI_WIN_DISP_UNIT), 8, "MPI_WIN_DISP_UNIT");
+    expect_equal(attribute<int>(shared.window, MPI_WIN_CREATE_FLAVOR), MPI_WIN_FLAVOR_ALLOCATE, "the flavor");
+    void* base = nullptr;
+    int flag = 0;
+    MPI_Win_get_attr(shared.window, MPI_WIN_BASE, static_cast<void*>(&base), &flag);
+    expect(flag != 0 && base == shared.memory, "MPI_WIN_BASE");
+    MPI_Group group = MPI_GROUP_NULL;
+    int size = 0;
+    MPI_Win_get_group(shared.window, &group);
+    MPI_Group_size(group, &size);
+    MPI_Group_free(&group);
+    expect_equal(size, world_size(), "the size of the group");
+    char name[MPI_MAX_OBJECT_NAME];
+    MPI_Win_set_name(shared.window, "of mine");
+    MPI_Win_get_name(shared.window, name, &size);
+    expect(std::strcmp(name, "of mine") == 0, "the name");
+    MPI_Win_create_keyval(MPI_WIN_NULL_COPY_FN, drop, &key, nullptr);
+    MPI_Win_set_attr(shared.window, key, &kept);
+    MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+    MPI_Win_create_errhandler(handle, &handler);
+    MPI_Win_set_errhandler(shared.window, handler);
+    MPI_Win_unlock(0, shared.window);
+    expect_equal(g_handled, MPI_ERR_RMA_SYNC, "the class that an error handler got");
+    MPI_Errhandler_free(&handler);
+  }
+  expect_equal(g_dropped, 5, "the attribute of a freed window");
+  MPI_Win_free_keyval(&key);
+}
+
+void run_sizes() {
+  // Units and sizes that differ, memory that begins anywhere, and ranks without any.
+  const int unit = 1 + world_rank();
+  std::vector<char> memory(101);
+  char* const base = world_rank() == world_size() - 1 ? nullptr : memory.data() + unit;
+  MPI_Win window = MPI_WIN_NULL;
+  MPI_Win_create(base, base == nullptr ? 0 : 100, unit, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+  MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN);
+  MPI_Win_fence(0, window);
+  if (world_rank() == 0) {
+    for (int target = 0; target + 1 < world_size(); ++target) {
+      const auto value = static_cast<char>('a' + target);
+      MPI_Put(&value, 1, MPI_CHAR, target, 3, 1, MPI_CHAR, window);
+    }
+    MPI_Put(nullptr, 0, MPI_CHAR, world_size() - 1, 0, 0, MPI_CHAR, window);
+    MPI_Put(&memory[0], 1, MPI_CHAR, MPI_PROC_NULL, 0, 1, MPI_CHAR, window);
+  }
+  MPI_Win_fence(MPI_MODE_NOSUCCEED, window);
+  if (base != nullptr) expect_equal(base[3 * unit], 'a' + world_rank(), "what was put to the third unit");
+  MPI_Win_free(&window);
+}
+
+void run_errors() {
+  Shared<int> shared(4);
+  MPI_Win_set_errhandler(shared.window, MPI_ERRORS_RETURN);
+  const int value = 1;
+  int old = 0;
+  const MPI_Win window = shared.window;
+  const auto is = [](int code, int error_class, const char* what) { expect_equal(class_of(code), error_class, what); };
+  is(MPI_Put(&value, 1, MPI_INT, 0, 0, 1, MPI_INT, window), MPI_ERR_RMA_SYNC, "a put outside of epochs");
+  is(MPI_Win_unlock(0, window), MPI_ERR_RMA_SYNC, "an unlock of what is not locked");
+  is(MPI_Win_complete(window), MPI_ERR_RMA_SYNC, "complete without start");
+  is(MPI_Win_wait(window), MPI_ERR_RMA_SYNC, "wait without post");
+  is(MPI_Win_flush(0, window), MPI_ERR_RMA_SYNC, "a flush outside of epochs");
+  is(MPI_Win_unlock_all(window), MPI_ERR_RMA_SYNC, "unlock_all without lock_all");
+  MPI_Win_lock_all(0, window);
+  is(MPI_Win_fence(0, window), MPI_ERR_RMA_SYNC, "a fence under lock_all");
+  is(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window), MPI_ERR_RMA_SYNC, "a lock under lock_all");
+  is(MPI_Put(&value, 1, MPI_INT, world_size(), 0, 1, MPI_INT, window), MPI_ERR_RANK, "a rank that is none");
+  is(MPI_Put(&value, -1, MPI_INT, 0, 0, 1, MPI_INT, window), MPI_ERR_COUNT, "a negative count");
+  is(MPI_Put(&value, 1, MPI_DATATYPE_NULL, 0, 0, 1, MPI_INT, window), MPI_ERR_TYPE, "no type");
+  is(MPI_Put(&value, 1, MPI_INT, 0, 4, 1, MPI_INT, window), MPI_ERR_RMA_RANGE, "a place behind the window");
+  is(MPI_Accumulate(&value, 1, MPI_INT, 0, 0, 1, MPI_INT, MPI_MAXLOC, window), MPI_ERR_OP, "MAXLOC of numbers");
+  is(MPI_Fetch_and_op(&value, &old, MPI_INT, 0, 0, MPI_OP_NULL, window), MPI_ERR_OP, "no operation");
+  MPI_Win_unlock_all(window);
+  MPI_Barrier(MPI_COMM_WORLD);
+  expect_equal(shared.memory[0], 0, "memory that errors have left as it was");
+}
+
+/// Windows on communicators that come and go.
+void run_many() {
+  for (int i = 0; i < 20; ++i) {
+    MPI_Comm part = MPI_COMM_NULL;
+    MPI_Comm_split(MPI_COMM_WORLD, world_rank() % 2, world_size() - world_rank(), &part);
+    int rank = 0;
+    int size = 0;
+    MPI_Comm_rank(part, &rank);
+    MPI_Comm_size(part, &size);
+    std::vector<MPI_Win> windows(5);
+    std::vector<int*> bases(windows.size());
+    for (std::size_t j = 0; j < windows.size(); ++j)
+      MPI_Win_allocate(sizeof(int), sizeof(int), MPI_INFO_NULL, part, static_cast<void*>(&bases[j]), &windows[j]);
+    MPI_Comm_free(&part);
+    for (std::size_t j = 0; j < windows.size(); ++j) {
+      MPI_Win_fence(0, windows[j]);
+      MPI_Put(&rank, 1, MPI_INT, (rank + 1) % size, 0, 1, MPI_INT, windows[j]);
+      MPI_Win_fence(MPI_MODE_NOSUCCEED, windows[j]);
+      expect_equal(*bases[j], (rank + size - 1) % size, "the rank before in a part");
+    }
+    for (MPI_Win& window : windows) MPI_Win_free(&window);
+  }
+}
+
+void run_not_freed() {
+  static int* memory = nullptr;
+  MPI_Win window = MPI_WIN_NULL;
+  MPI_Win_allocate(sizeof(int), 1, MPI_INFO_NULL, MPI_COMM_WORLD, static_cast<void*>(&memory), &window);
+  MPI_Win_set_name(window, "forgotten");
+  MPI_Win_lock(MPI_LOCK_EXCLUSIVE, world_rank(), 0, window);
+  const int value = 1;
+  MPI_Put(&value, 1, MPI_INT, world_rank(), 0, 1, MPI_INT, window);
+}
+
+/// Calls that are not about windows.
+void run_untouched() {
+  int sum = 0;
+  const int one = 1;
+  MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  expect_equal(sum, world_size(), "a sum over all ranks");
+  MPI_Win window = MPI_WIN_NULL;
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  expect(MPI_Win_create(nullptr, 0, 0, MPI_INFO_NULL, MPI_COMM_WORLD, &window) != MPI_SUCCESS, "a unit of 0 bytes");
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+}
