@@ -200,8 +200,8 @@ struct Checks {
   RunOrder order;
   Releases releases;
   Watched watched;
-  // Of those that the user's call may take. Atomic: a program that is wrong writes it in two threads, and the check
-  // finds that, not ThreadSanitizer.
+  // The first epoch that the user's call may take. Atomic, since two threads of a wrong program write it: the check
+  // reports that program, and ThreadSanitizer should not.
   std::atomic<std::uint64_t> first_epoch{0};
 };
 

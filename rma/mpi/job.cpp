@@ -171,7 +171,7 @@ void Ranks::enter(std::shared_ptr<Job> its) {
 }
 
 std::vector<Member> Ranks::exchange(Place mine) {
-  // Two words in turn: nobody reads one any more when its rank has met all others once more.
+  // Two words in turn: after the next meeting of all ranks, no rank reads the old one.
   const std::size_t word = exchanges_++ % 2;
   job->control.set(members_[static_cast<std::size_t>(rank)].place, word, packed(mine));
   const auto await = [&](auto ready) {

@@ -20,7 +20,7 @@ struct Member {
   Place place;
 };
 
-/// Rounds of a barrier: in round k each rank tells the rank 2^k above it that it has come this far (Hensgen, Finkel,
+/// Rounds of a barrier: in round k each rank signals the rank 2^k above it (Hensgen, Finkel,
 /// Manber, "Two Algorithms for Barrier Synchronization", 1988).
 class Meeting {
  public:

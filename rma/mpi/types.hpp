@@ -22,7 +22,7 @@ struct Basic {
   Kind kind = Kind::bytes;
   std::size_t size = 0;    ///< bytes of data
   std::size_t extent = 0;  ///< from one element to the next
-  /// Of a pair: bytes of the value, and where the index of type int begins. Else `size`, and 0.
+  /// Of a pair: bytes of the value, and the offset of its index, an int. Else `size`, and 0.
   std::size_t first = 0;
   std::size_t second_at = 0;
   std::optional<Number> number = {};  ///< as Sluice calls it, if it does

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// MPICH waits by asking UCX for progress, again and again. Where ranks outnumber cores, the rank that it waits for then
+// MPICH waits by calling UCX's progress function in a loop. Where ranks outnumber cores, the awaited rank then
 // gets a core only when the kernel takes one away, some milliseconds later. This definition of UCX's function stands
-// before UCX's own, and gives the core away between questions that found nothing. It does so for programs with windows
+// before UCX's own, and gives the core away between calls that found nothing. It does so for programs with windows
 // that Sluice serves, and where ranks outnumber cores; else it only passes the call on.
 #include "rma/mpi/yield.hpp"
 

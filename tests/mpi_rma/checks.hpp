@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Common to the programs of MPI in this folder. They know nothing of Sluice.
+// Common to the programs of MPI in this folder. They use MPI alone.
 #pragma once
 
 #include <mpi.h>

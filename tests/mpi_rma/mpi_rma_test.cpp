@@ -76,9 +76,11 @@ TEST(MpiWindows, are_left_to_mpi_where_it_is_told_so) {
 }
 
 TEST(MpiWindows, work_over_networks) {
+#ifndef SLUICE_HAS_OFI
+  std::printf("SKIPPED-HERE: MpiWindows.work_over_networks: this build has no libfabric\n");
+  GTEST_SKIP() << "this build has no libfabric";
+#endif
   const Ended ended = run(2, "layouts fences posts locks requests", "SLUICE_LOG=info SLUICE_BACKENDS=ofi:tcp");
-  if (ended.output.find("backend") != std::string::npos && ended.output.find("passed") == std::string::npos)
-    GTEST_SKIP() << "no libfabric here: " << ended.output;
   EXPECT_EQ(ended.code, 0) << ended.output;
   EXPECT_EQ(ended.output.find("accumulates: by atomics"), std::string::npos) << "peers map nothing: " << ended.output;
 }

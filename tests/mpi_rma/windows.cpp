@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs can ask of windows, and errors.
+// Attributes and other properties of windows, and errors.
 #include <cstring>
 
 #include "tests/mpi_rma/checks.hpp"
