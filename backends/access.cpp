@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/access.hpp"
 
-#include <atomic>
 #include <cstring>
 #include <memory>
 #include <new>
 #include <stdexcept>
-#include <type_traits>
 
 #include "device/copy.hpp"
 
@@ -48,40 +46,6 @@ std::string misuse(const Request& request, const Bounds& bounds) {
   return {};
 }
 
-template <class T>
-T result(Op op, T there, T operand) noexcept {
-  switch (op) {
-    case Op::sum:
-      if constexpr (std::is_integral_v<T>) {
-        using Unsigned = std::make_unsigned_t<T>;
-        return static_cast<T>(static_cast<Unsigned>(there) + static_cast<Unsigned>(operand));
-      } else {
-        return there + operand;
-      }
-    case Op::min: return operand < there ? operand : there;
-    case Op::max: return operand > there ? operand : there;
-    case Op::replace: return operand;
-    case Op::bit_and:
-    case Op::bit_or:
-    case Op::bit_xor:
-      if constexpr (std::is_integral_v<T>)
-        return op == Op::bit_and ? there & operand : op == Op::bit_or ? there | operand : there ^ operand;
-  }
-  return there;
-}
-
-template <class T>
-void change_numbers(std::byte* at, Op op, std::span<const std::byte> operands) noexcept {
-  for (std::size_t i = 0; i < operands.size(); i += sizeof(T)) {
-    T operand;
-    std::memcpy(&operand, operands.data() + i, sizeof operand);
-    const std::atomic_ref<T> number(*reinterpret_cast<T*>(at + i));
-    T there = number.load(std::memory_order_relaxed);
-    while (!number.compare_exchange_weak(there, result(op, there, operand))) {
-    }
-  }
-}
-
 }  // namespace
 
 void change(std::byte* at, const Request& request) noexcept {
@@ -90,14 +54,7 @@ void change(std::byte* at, const Request& request) noexcept {
     std::memcpy(request.local.data(), &old, sizeof old);
     return;
   }
-  switch (request.number) {
-    case Number::int32: return change_numbers<std::int32_t>(at, request.op, request.local);
-    case Number::uint32: return change_numbers<std::uint32_t>(at, request.op, request.local);
-    case Number::int64: return change_numbers<std::int64_t>(at, request.op, request.local);
-    case Number::uint64: return change_numbers<std::uint64_t>(at, request.op, request.local);
-    case Number::float32: return change_numbers<float>(at, request.op, request.local);
-    case Number::float64: return change_numbers<double>(at, request.op, request.local);
-  }
+  change_numbers(at, request.op, request.number, request.local);
 }
 
 void check_offered(const device::Extent& memory) {
@@ -125,11 +82,6 @@ bool taken(const Request& request, const Bounds& bounds, device::Watch& watch) {
   }
   if (request.gpus != nullptr && !bounds.no_gpus.empty()) {
     watch.fail(Code::unsupported, "not from or to memory of a GPU: " + bounds.no_gpus);
-    return false;
-  }
-  if (request.local.size() > bounds.at_once) {
-    watch.fail(Code::unsupported, std::to_string(request.local.size()) + " bytes are more than the " +
-                                      std::to_string(bounds.at_once) + " that one message may have");
     return false;
   }
   return true;

@@ -4,11 +4,11 @@
 #pragma once
 
 #include <atomic>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "backends/numbers.hpp"
 #include "backends/put.hpp"
 #include "base/copy.hpp"
 
@@ -19,20 +19,14 @@ void check_offered(const device::Extent& memory);
 
 /// Which requests an access takes.
 struct Bounds {
-  std::size_t offered = 0;                                        ///< bytes of the peer's memory
-  std::size_t counters = 0;                                       ///< of the peer
-  std::size_t at_once = std::numeric_limits<std::size_t>::max();  ///< most bytes of one request
-  std::string no_atomics{};                                       ///< why there are none; empty: there are
-  std::string no_gpus{};                                          ///< why not from or to a GPU's memory
+  std::size_t offered = 0;   ///< bytes of the peer's memory
+  std::size_t counters = 0;  ///< of the peer
+  std::string no_atomics{};  ///< why there are none; empty: there are
+  std::string no_gpus{};     ///< why not from or to a GPU's memory
 };
 
 /// Returns whether the request may be carried out. If not, the watch has failed with the reason.
 bool taken(const Request& request, const Bounds& bounds, device::Watch& watch);
-
-/// Bytes of a number.
-constexpr std::size_t size_of(Number number) noexcept {
-  return number == Number::int32 || number == Number::uint32 || number == Number::float32 ? 4 : 8;
-}
 
 /// Changes the word in one step. Returns the value before.
 inline std::uint64_t change_word(std::byte* at, Request::Kind kind, std::uint64_t operand,
@@ -132,7 +126,7 @@ class EngineAccess : public Access, public Posting {
   std::uint64_t rung() const noexcept final { return bell_.word.value.load(std::memory_order_acquire); }
   bool post_share(std::size_t, std::uint64_t epoch) final { return post(epoch, requests_[epoch % requests_.size()]); }
   void left_out(std::uint64_t) noexcept final { fail_shut(watch_); }
-  bool at_rest(std::size_t) final { return true; }
+  bool at_rest(std::size_t) override { return true; }
 
   Bounds bounds_;
   std::vector<Request> requests_;  // of the outstanding epochs: written before the ring, read after it

@@ -250,9 +250,9 @@ class Access {
   /// is shut. Epochs come in order; those that have not completed may be carried out in any.
   ///
   /// A refused request moves nothing and fails the watch: a request that reaches beyond the peer's memory or counters,
-  /// or is not aligned, with `misuse`; an atomic where `how` says that there are none, memory of a GPU where only the
-  /// processor reaches the peer, or more bytes than one message may have, with `unsupported`; a request that comes when
-  /// the watch is shut, with `closed`.
+  /// or is not aligned, with `misuse`; an atomic where `how` says that there are none, or memory of a GPU where only
+  /// the processor reaches the peer, with `unsupported`; a request that comes when the watch is shut, with `closed`. Of
+  /// a request that travels in several messages a part may have moved when the watch is shut.
   virtual void enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) = 0;
   /// From now on it is enqueued on streams of the driver's GPUs, if it is fired by streams. @throws device::GpuError
   virtual void reach_from(device::Driver& driver) = 0;

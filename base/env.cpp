@@ -100,6 +100,14 @@ std::string profiler(std::string_view text) {
   return word(text);
 }
 
+/// One number is how many ranks a node has; of several, each is a node.
+std::vector<int> topology(std::string_view text) {
+  std::vector<int> numbers;
+  for (const std::string_view one : words_of(text)) numbers.push_back(number(one));
+  if (numbers.size() == 1 && numbers.front() == 0) throw BadValue{"at least 1 rank for each node"};
+  return numbers;
+}
+
 LogLevel level(std::string_view text) {
   return LogLevel(one_of(text, {"error", "warn", "info", "trace"}, "error, warn, info or trace"));
 }
@@ -161,6 +169,9 @@ constexpr Variable kTable[] = {
      "engine; unset: its share of what the NIC says that it has"},
     {"SLUICE_RAILS", "", "number", set<&Env::rails, rails>,
      "over how many rails a channel is striped, 1 to 8; unset: by the size of its slots"},
+    {"SLUICE_TOPOLOGY", "", "list", set<&Env::topology, topology>,
+     "the nodes that collectives take the ranks to be on: how many ranks each has, as 4, or a number for each rank, as "
+     "0,0,1,1,0; unset: the hosts"},
     {"SLUICE_STAGING", "auto", "word", set<&Env::stage_all, staging>,
      "auto: memory that a network cannot reach is staged through memory that it can; always: all of the user's is"},
     {"SLUICE_NICS", "", "list", set<&Env::nics, word>,

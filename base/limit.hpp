@@ -54,6 +54,8 @@ class Limit {
   Clock::duration left() const noexcept {
     return limit_ == Clock::duration::max() ? limit_ : std::max(limit_ - lasted_.so_far(), Clock::duration::zero());
   }
+  /// Time that one of several waits may take before the next call of `over`.
+  Clock::duration step() const noexcept { return std::min(left(), step_); }
   /// Time of the next call of `over`.
   Clock::time_point next() const noexcept {
     return time_after(lasted_.last_look(), std::min(limit_ - lasted_.so_far(), step_));

@@ -4,6 +4,7 @@
 
 #include "c/guard.hpp"
 
+#include <sluice/c/stream.hpp>
 #include <sluice/sluice.hpp>
 
 #include <cstddef>
@@ -22,6 +23,7 @@ struct sluice_memory {
 
 struct sluice_host_stream {
   sluice::HostStream stream;
+  const void* maker;  ///< `sluice::c::this_copy` of the copy of the library that made it
 };
 
 /// The part that senders, receivers and targets have in common.
@@ -101,7 +103,9 @@ inline CollectiveWindow& at(sluice_collective_window* window) { return c::at(win
 /// A piece of memory. No memory and 0 bytes are the empty slice, for slots without bytes.
 Slice slice_of(const sluice_memory* memory, std::size_t offset, std::size_t bytes);
 
-/// @throws Error{Code::bad_argument} if there is no such kind; {Code::misuse} for a host stream that is NULL
-Stream stream_of(sluice_stream stream);
+using sluice::stream_of;
+
+/// Identifies this copy of the library: a process may have several, if plug-ins or libraries link the archive.
+const void* this_copy() noexcept;
 
 }  // namespace sluice::c

@@ -2,14 +2,33 @@
 // Streams.
 #include "c/handles.hpp"
 
-namespace sluice::c {
+namespace sluice {
+namespace c {
+
+const void* this_copy() noexcept {
+  static constexpr char kOne = 0;
+  return &kOne;
+}
+
+namespace {
+
+HostStream& own(sluice_host_stream* stream) {
+  HostStream& found = at(stream);
+  if (stream->maker != this_copy())
+    refuse(Code::misuse, "a host stream of another copy of Sluice in this process: a program links one of them");
+  return found;
+}
+
+}  // namespace
+}  // namespace c
 
 Stream stream_of(sluice_stream stream) {
+  using namespace c;
   static_assert(static_cast<int>(Stream::Kind::host) == SLUICE_STREAM_HOST);
   static_assert(static_cast<int>(Stream::Kind::cuda) == SLUICE_STREAM_CUDA);
   static_assert(static_cast<int>(Stream::Kind::hip) == SLUICE_STREAM_HIP);
   switch (value_of(stream.kind, Stream::Kind::hip, "kind of stream")) {
-    case Stream::Kind::host: return Stream::host(at(static_cast<sluice_host_stream*>(stream.handle)));
+    case Stream::Kind::host: return Stream::host(own(static_cast<sluice_host_stream*>(stream.handle)));
     case Stream::Kind::cuda: return Stream::cuda(static_cast<CUstream_st*>(stream.handle));
     case Stream::Kind::hip: return Stream::hip(static_cast<ihipStream_t*>(stream.handle));
     case Stream::Kind::program_order: break;
@@ -17,7 +36,7 @@ Stream stream_of(sluice_stream stream) {
   return Stream::program_order();
 }
 
-}  // namespace sluice::c
+}  // namespace sluice
 
 using namespace sluice::c;
 
@@ -36,7 +55,8 @@ sluice_code sluice_host_stream_create(const sluice_host_stream_options* options,
                                                   .cpu = read.cpu,
                                                   .timeout = limit_of(read.timeout),
                                                   .stop_after_failure = read.stop_after_failure != 0,
-                                                  .name = text_of(read.name)})};
+                                                  .name = text_of(read.name)}),
+                              this_copy()};
   });
 }
 

@@ -85,6 +85,23 @@ sluice_code sluice_window_handle(const sluice_window* window, size_t offset, siz
   });
 }
 
+sluice_code sluice_window_attach(sluice_window* window, const sluice_memory* memory, size_t offset, size_t bytes,
+                                 size_t* place) {
+  return guarded([&] {
+    size_t& made = result(place);
+    made = at(window).attach(slice_of(memory, offset, bytes));
+  });
+}
+
+sluice_code sluice_window_attach_at(sluice_window* window, size_t place, const sluice_memory* memory, size_t offset,
+                                    size_t bytes) {
+  return guarded([&] { at(window).attach(place, slice_of(memory, offset, bytes)); });
+}
+
+sluice_code sluice_window_detach(sluice_window* window, size_t place, sluice_timeout timeout) {
+  return guarded([&] { at(window).detach(place, timeout_of(timeout)); });
+}
+
 sluice_code sluice_window_describe(const sluice_window* window, const char** text) {
   return guarded([&] { describe(text, at(window).describe()); });
 }

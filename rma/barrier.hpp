@@ -1,40 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-// A dissemination barrier on channels: in round k each rank signals the one 2^k after it, and waits for the one 2^k
-// before it. After the last round it has a signal from each rank, directly or through others.
+// A dissemination barrier: in round k each rank signals the one 2^k after it, and waits for the one 2^k before it.
+// After the last round it has a signal from each rank, directly or through others.
 #pragma once
 
-#include <sluice/channel.hpp>
+#include <sluice/types.hpp>
 
-#include <cstddef>
-#include <vector>
-
-#include "base/limit.hpp"
-#include "rma/group.hpp"
-#include "rma/patience.hpp"
+#include <bit>
+#include <cstdint>
 
 namespace sluice::rma {
 
+/// One rank's part. How it signals and waits, the caller knows.
 class Barrier {
  public:
-  explicit Barrier(const Group& group);
+  Barrier(Rank rank, int size) : rank_(rank), size_(size) {}
 
-  void connect(base::Limit& limit);
-  /// One of its ends; null: there is none.
-  const ChannelHandle* any() const noexcept { return rounds_.empty() ? nullptr : &rounds_.front().out; }
-  /// Returns when all ranks have called it as often. After Error{Code::timeout} it may be called again, and goes on
-  /// where it was. `patrol`: null: ranks that are far ahead may have left.
-  void pass(base::Limit& limit, Patrol* patrol);
-  void close(base::Limit& limit);
+  int rounds() const noexcept { return std::bit_width(static_cast<unsigned>(size_ - 1)); }
+  /// The rank that this one signals in a round, and the one that it waits for.
+  Rank to(int round) const noexcept { return static_cast<Rank>((rank_ + distance(round)) % size_); }
+  Rank from(int round) const noexcept { return static_cast<Rank>((rank_ - distance(round) + size_) % size_); }
+
+  /// Returns when all ranks have called it as often. If `signal(round)` or `await(round)` throws, it may be called
+  /// again, and goes on where it was.
+  void pass(auto signal, auto await) {
+    for (; round_ < rounds(); ++round_, signalled_ = false) {
+      if (!signalled_) signal(round_);
+      signalled_ = true;
+      await(round_);
+    }
+    round_ = 0;
+  }
 
  private:
-  struct Round {
-    Sender out;
-    Receiver in;
-  };
+  static std::int64_t distance(int round) noexcept { return std::int64_t{1} << round; }
 
-  const Group& group_;
-  std::vector<Round> rounds_;
-  std::size_t round_ = 0;  // of a barrier that has not ended
+  Rank rank_;
+  int size_;
+  int round_ = 0;  // of a barrier that has not ended
   bool signalled_ = false;
 };
 

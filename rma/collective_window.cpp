@@ -6,16 +6,15 @@
 #include <exception>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/fork.hpp"
 #include "base/limit.hpp"
 #include "base/log.hpp"
-#include "rma/barrier.hpp"
+#include "rma/epochs.hpp"
 #include "rma/group.hpp"
-#include "rma/locks.hpp"
+#include "rma/host_call.hpp"
 #include "rma/patience.hpp"
-#include "rma/peers.hpp"
-#include "rma/posts.hpp"
 #include "rma/words.hpp"
 
 namespace sluice {
@@ -40,14 +39,13 @@ class CollectiveWindow::Impl {
 
   void leave() noexcept;
   void close(std::optional<Timeout> timeout);
-  /// @throws Error{Code::misuse} inside an epoch, or if the window is closed
-  void check_outside(const char* verb, bool of_posts) const;
+  /// @throws Error{Code::misuse} if the window is closed
   void check_open() const;
-  /// Calls `call(limit)` and notes whether peers are lost.
-  template <class Call>
-  void within(std::optional<Timeout> timeout, Call call);
-  Limit connect_limit() const { return Limit(group.context.connect_timeout()); }
-  void fence(std::optional<Timeout> timeout);
+  /// @throws Error{Code::bad_argument} unless all are ranks of the window, and differ
+  void check_group(std::span<const Rank> ranks) const;
+  /// Makes a call of the epochs, and notes whether peers are lost.
+  template <class Work>
+  void call(std::optional<Timeout> timeout, Work work);
 
   const base::Origin origin{};
   const rma::Group group;
@@ -62,68 +60,58 @@ class CollectiveWindow::Impl {
   bool closing_ = false;
   bool broken_ = false;  // by the loss of a peer, or the end of the job: epochs do not end any more
   bool closed_ = false;
-  rma::Patrol patrol_;
-  rma::Barrier barrier_;
 
  public:
-  rma::Peers peers;
-  rma::Posts posts;
-  rma::Locks locks;
+  rma::Links links;
+  rma::Epochs epochs;
 };
 
 CollectiveWindow::Impl::Impl(Context& context, std::string_view name, const Slice& memory,
                              std::optional<Timeout> timeout)
     : group{context, std::string(name), context.rank(), context.size()}, page_(context.allocate(rma::at::kEnd)),
       own_(page_.all()), words_(context.window(group.part("words"), page_.slice(0, rma::at::kSharedEnd))),
-      patrol_(group), barrier_(group), peers(group, own_), posts(group, own_, peers, patrol_),
-      locks(group, peers, patrol_) {
+      links(group, own_), epochs(group.rank, group.size) {
   own_.word(rma::at::kMinusShared).store(0 - rma::kShared);
   own_.word(rma::at::kMinusExclusive).store(0 - rma::kExclusive);
   if (memory.bytes() != 0) memory_ = context.window(group.part("memory"), memory);
   const WindowHandle handle = memory.bytes() != 0 ? memory_.handle() : words_.handle(0, 0);
   std::ranges::copy(handle, page_.data() + rma::at::kHandle);
   Limit limit(timeout.value_or(context.connect_timeout()));
-  patrol_.watch(barrier_.any());
-  barrier_.connect(limit);
-  barrier_.pass(limit, &patrol_);
+  links.fence.connect(limit);
+  links.fence.pass(limit, &links.patrol);
 }
 
 void CollectiveWindow::Impl::check_open() const {
   if (closing_) throw group.error(Code::misuse, "the window is closed");
 }
 
-void CollectiveWindow::Impl::check_outside(const char* verb, bool of_posts) const {
-  check_open();
-  const char* const epoch = posts.started()              ? "start"
-                            : locks.any()                ? "lock"
-                            : of_posts && posts.posted() ? "post"
-                                                         : nullptr;
-  if (epoch != nullptr) throw group.error(Code::misuse, std::string(verb) + " inside an epoch of " + epoch);
+void CollectiveWindow::Impl::check_group(std::span<const Rank> ranks) const {
+  for (const Rank rank : ranks) links.peers.check_rank(rank);
+  if (ranks.size() < 2) return;
+  std::vector<Rank> sorted(ranks.begin(), ranks.end());
+  std::ranges::sort(sorted);
+  const auto twice = std::ranges::adjacent_find(sorted);
+  if (twice != sorted.end())
+    throw group.error(Code::bad_argument, "a group names rank " + std::to_string(*twice) + " twice", *twice);
 }
 
-template <class Call>
-void CollectiveWindow::Impl::within(std::optional<Timeout> timeout, Call call) {
+template <class Work>
+void CollectiveWindow::Impl::call(std::optional<Timeout> timeout, Work work) {
   check_open();
   Limit limit(timeout.value_or(group.context.timeout()));
   try {
-    call(limit);
+    rma::HostCall made(links, limit);
+    work(made);
   } catch (const Error& error) {
     broken_ |= error.code() != Code::timeout && error.code() != Code::misuse && error.code() != Code::bad_argument;
     throw;
   }
 }
 
-void CollectiveWindow::Impl::fence(std::optional<Timeout> timeout) {
-  check_outside("fence", true);
-  within(timeout, [this](Limit& limit) {
-    peers.flush_all(limit);
-    barrier_.pass(limit, &patrol_);
-  });
-}
-
 void CollectiveWindow::Impl::close(std::optional<Timeout> timeout) {
   if (closed_) return;
-  if (!closing_ && !broken_) check_outside("close", true);
+  const char* const epoch = closing_ || broken_ ? nullptr : epochs.open(true);
+  if (epoch != nullptr) throw group.error(Code::misuse, std::string("close inside an epoch of ") + epoch);
   shut(Limit(timeout.value_or(group.context.connect_timeout())));
 }
 
@@ -131,26 +119,24 @@ void CollectiveWindow::Impl::close(std::optional<Timeout> timeout) {
 void CollectiveWindow::Impl::shut(Limit limit) {
   if (!closing_) {
     try {
-      peers.flush_all(limit);
-      barrier_.pass(limit, nullptr);
+      links.peers.flush_all(limit);
+      links.fence.pass(limit, nullptr);
     } catch (const Error& error) {
       if (error.code() == Code::timeout) throw;
       base::log(base::LogLevel::info, error.what());
     }
   }
   closing_ = true;
-  peers.close(limit);
-  posts.close(limit);
-  barrier_.close(limit);
-  if (memory_.bytes() != 0) memory_.close(limit.left());
-  words_.close(limit.left());
+  links.close(limit);
+  if (memory_.bytes() != 0) rma::in_steps(limit, [this](Timeout step) { memory_.close(step); });
+  rma::in_steps(limit, [this](Timeout step) { words_.close(step); });
   closed_ = true;
 }
 
 void CollectiveWindow::Impl::leave() noexcept {
   if (closed_ || !origin.here() || std::uncaught_exceptions() > 0) return;
   try {
-    shut(connect_limit());
+    shut(Limit(group.context.connect_timeout()));
   } catch (const std::exception& reason) {
     base::log(base::LogLevel::warn, reason.what());
   }
@@ -181,64 +167,59 @@ void CollectiveWindow::close(std::optional<Timeout> timeout) { in().close(timeou
 
 Target& CollectiveWindow::target(Rank rank) {
   in().check_open();
-  Limit limit = in().connect_limit();
-  return in().peers.memory(rank, limit);
+  Limit limit(in().group.context.connect_timeout());
+  return in().links.peers.memory(rank, limit);
 }
 
-void CollectiveWindow::fence(std::optional<Timeout> timeout) { in().fence(timeout); }
+void CollectiveWindow::fence(std::optional<Timeout> timeout) {
+  in().call(timeout, [this](rma::HostCall& call) { impl_->epochs.fence(call); });
+}
 
 void CollectiveWindow::post(std::span<const Rank> origins, std::optional<Timeout> timeout) {
-  Impl& impl = in();
-  impl.within(timeout, [&](Limit& limit) { impl.posts.post(origins, limit); });
+  in().call(timeout, [&](rma::HostCall& call) {
+    impl_->check_group(origins);
+    impl_->epochs.post(call, origins);
+  });
 }
 void CollectiveWindow::start(std::span<const Rank> targets, std::optional<Timeout> timeout) {
-  Impl& impl = in();
-  impl.check_outside("start", false);
-  impl.within(timeout, [&](Limit& limit) { impl.posts.start(targets, limit); });
+  in().call(timeout, [&](rma::HostCall& call) {
+    impl_->check_group(targets);
+    impl_->epochs.start(call, targets);
+  });
 }
 void CollectiveWindow::complete(std::optional<Timeout> timeout) {
-  Impl& impl = in();
-  impl.within(timeout, [&](Limit& limit) { impl.posts.complete(limit); });
+  in().call(timeout, [this](rma::HostCall& call) { impl_->epochs.complete(call); });
 }
 void CollectiveWindow::wait(std::optional<Timeout> timeout) {
-  Impl& impl = in();
-  impl.within(timeout, [&](Limit& limit) { impl.posts.wait(limit); });
+  in().call(timeout, [this](rma::HostCall& call) { impl_->epochs.wait(call); });
 }
 bool CollectiveWindow::test() {
-  Impl& impl = in();
   bool completed = false;
-  impl.within({}, [&](Limit&) { completed = impl.posts.test(); });
+  in().call({}, [&](rma::HostCall& call) { completed = impl_->epochs.test(call); });
   return completed;
 }
 
 void CollectiveWindow::lock(Rank rank, Lock kind, std::optional<Timeout> timeout) {
-  Impl& impl = in();
-  impl.within(timeout, [&](Limit& limit) {
-    if (impl.posts.started()) throw impl.group.error(Code::misuse, "lock inside an epoch of start", rank);
-    impl.locks.lock(rank, kind, limit);
+  in().call(timeout, [&](rma::HostCall& call) {
+    impl_->links.peers.check_rank(rank);
+    impl_->epochs.lock(call, rank, kind);
   });
 }
 void CollectiveWindow::unlock(Rank rank, std::optional<Timeout> timeout) {
-  Impl& impl = in();
-  impl.within(timeout, [&](Limit& limit) { impl.locks.unlock(rank, limit); });
+  in().call(timeout, [&](rma::HostCall& call) { impl_->epochs.unlock(call, rank); });
 }
 void CollectiveWindow::lock_all(std::optional<Timeout> timeout) {
-  Impl& impl = in();
-  impl.check_outside("lock_all", false);
-  impl.within(timeout, [&](Limit& limit) { impl.locks.lock_all(limit); });
+  in().call(timeout, [this](rma::HostCall& call) { impl_->epochs.lock_all(call); });
 }
 void CollectiveWindow::unlock_all(std::optional<Timeout> timeout) {
-  Impl& impl = in();
-  impl.within(timeout, [&](Limit& limit) { impl.locks.unlock_all(limit); });
+  in().call(timeout, [this](rma::HostCall& call) { impl_->epochs.unlock_all(call); });
 }
 
 void CollectiveWindow::flush(Rank rank, std::optional<Timeout> timeout) {
-  Impl& impl = in();
-  impl.within(timeout, [&](Limit& limit) { impl.peers.flush(rank, limit); });
+  in().call(timeout, [&](rma::HostCall& call) { call.flush(rank); });
 }
 void CollectiveWindow::flush_all(std::optional<Timeout> timeout) {
-  Impl& impl = in();
-  impl.within(timeout, [&](Limit& limit) { impl.peers.flush_all(limit); });
+  in().call(timeout, [](rma::HostCall& call) { call.flush_all(); });
 }
 
 }  // namespace sluice

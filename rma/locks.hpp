@@ -5,41 +5,114 @@
 
 #include <sluice/collective_window.hpp>
 
-#include <unordered_map>
+#include <cstddef>
+#include <cstdint>
+#include <map>
 
-#include "base/limit.hpp"
-#include "rma/group.hpp"
-#include "rma/patience.hpp"
-#include "rma/peers.hpp"
+#include "rma/words.hpp"
 
 namespace sluice::rma {
 
+/// The locks of one rank. `call`: see epochs.hpp.
 class Locks {
  public:
   using Kind = CollectiveWindow::Lock;
 
-  Locks(const Group& group, Peers& peers, Patrol& patrol) : group_(group), peers_(peers), patrol_(patrol) {}
-
   bool any() const noexcept { return all_ || !held_.empty(); }
   bool all() const noexcept { return all_; }
+  bool holds(Rank rank) const { return held_.contains(rank); }
 
-  void lock(Rank rank, Kind kind, base::Limit& limit);
-  void unlock(Rank rank, base::Limit& limit);
-  void lock_all(base::Limit& limit);
-  void unlock_all(base::Limit& limit);
+  /// `counted`: false: the program knows that no rank has a lock which this one excludes, so no word is changed.
+  void lock(auto& call, Rank rank, Kind kind, bool counted) {
+    if (all_) call.misuse("lock inside an epoch of lock_all", rank);
+    if (!held_.try_emplace(rank, Held{kind, counted}).second) call.misuse("locked already", rank);
+    try {
+      if (counted) count(call, rank, kind);
+    } catch (...) {
+      held_.erase(rank);
+      throw;
+    }
+  }
+
+  void unlock(auto& call, Rank rank) {
+    const auto found = held_.find(rank);
+    if (found == held_.end()) call.misuse("unlock of what is not locked", rank);
+    call.flush(rank);
+    const auto [kind, counted] = found->second;
+    const bool shared = kind == Kind::shared;
+    if (counted) call.subtract_later(rank, at::kLock, shared ? kShared : kExclusive);
+    if (counted && !shared) call.subtract_later(kMaster, at::kAllLocks, kExclusive);
+    held_.erase(found);
+  }
+
+  /// Steps back while it waits: exclusive locks do not.
+  void lock_all(auto& call, bool counted) {
+    if (counted) {
+      call.reach(kMaster);
+      const auto unexcluded = [](std::uint64_t locks) { return exclusive_of(locks) == 0; };
+      count(call, kMaster, at::kAllLocks, kShared, WhileItWaits::steps_back, unexcluded);
+    }
+    all_ = true;
+    all_counted_ = counted;
+  }
+
+  void unlock_all(auto& call) {
+    if (!all_) call.misuse("unlock_all without lock_all");
+    call.flush_all();
+    if (all_counted_) call.subtract_later(kMaster, at::kAllLocks, kShared);
+    all_ = false;
+  }
 
  private:
-  void share(Rank rank, base::Limit& limit);
-  void exclude(Rank rank, base::Limit& limit);
-  void exclude_only(Rank rank, base::Limit& limit);
-  template <class Free>
-  void await(Rank rank, std::size_t word, Free free, base::Limit& limit);
+  struct Held {
+    Kind kind;
+    bool counted;
+  };
+  enum class WhileItWaits : bool { stays, steps_back };
+  static constexpr Rank kMaster = 0;
 
-  const Group& group_;
-  Peers& peers_;
-  Patrol& patrol_;
-  std::unordered_map<Rank, Kind> held_;
+  /// Adds a lock to a word. Returns when it is held, which it is once `free(word)`. After an error it is not added, if
+  /// the rank was reached before.
+  static void count(auto& call, Rank rank, std::size_t word, std::uint64_t lock, WhileItWaits what, auto free) {
+    const auto await_free = [&] {
+      call.await(rank, "the lock is held by others", [&] { return free(call.add(rank, word, 0)); });
+    };
+    for (;; await_free()) {
+      try {
+        const bool held = free(call.add(rank, word, lock));
+        if (held) return;
+        if (what == WhileItWaits::stays) return await_free();
+      } catch (...) {
+        call.subtract_later(rank, word, lock);
+        throw;
+      }
+      call.subtract_later(rank, word, lock);
+    }
+  }
+
+  /// A shared lock stays counted while it waits: exclusive locks step back, so it gets its turn. An exclusive lock
+  /// stays counted at rank 0, since `lock_all` steps back.
+  static void count(auto& call, Rank rank, Kind kind) {
+    call.reach(rank);
+    if (kind == Kind::shared) {
+      const auto free = [](std::uint64_t locks) { return exclusive_of(locks) == 0; };
+      return count(call, rank, at::kLock, kShared, WhileItWaits::stays, free);
+    }
+    call.reach(kMaster);
+    const auto unshared = [](std::uint64_t locks) { return shared_of(locks) == 0; };
+    count(call, kMaster, at::kAllLocks, kExclusive, WhileItWaits::stays, unshared);
+    try {
+      const auto free = [](std::uint64_t locks) { return locks == 0; };
+      count(call, rank, at::kLock, kExclusive, WhileItWaits::steps_back, free);
+    } catch (...) {
+      call.subtract_later(kMaster, at::kAllLocks, kExclusive);
+      throw;
+    }
+  }
+
+  std::map<Rank, Held> held_;  // or awaited
   bool all_ = false;
+  bool all_counted_ = true;
 };
 
 }  // namespace sluice::rma

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/words.hpp"
+#include "rma/host_call.hpp"
 
 namespace sluice::rma {
 
@@ -20,8 +21,16 @@ void Patrol::look() {
     next_ = (next_ + 1) % group_.size;
     target_ = group_.words_of(next_);
     looks_ = 0;
+    closing_ = false;
   }
-  if (target_.connected() || ++looks_ == kLooks) target_ = {};
+  closing_ = closing_ || target_.connected() || ++looks_ == kLooks;
+  if (!closing_) return;
+  try {
+    target_.close(Timeout::zero());
+    target_ = {};
+  } catch (const Error& error) {
+    if (error.code() != Code::timeout) throw;  // else the wait goes on meanwhile
+  }
 }
 
 namespace {
@@ -53,19 +62,15 @@ void Patience::rest() {
 }
 
 void Patience::nap() {
-  if (limit_.over()) throw group_.error(Code::timeout, what_);
+  if (limit_.over()) throw links_.group.error(Code::timeout, what_);
   const auto now = base::Clock::now();
   if (now - last_look_ >= Patrol::kPeriod) {
     last_look_ = now;
-    look_around();
-    if (now - began_ >= Patrol::kBegin) patrol_.look();
+    links_.patrol.check_job();
+    links_.peers.check_alive(suspect_);
+    if (now - began_ >= Patrol::kBegin) links_.patrol.look();
   }
   std::this_thread::sleep_until(std::min(limit_.next(), now + nap_after(now - began_)));
-}
-
-void Patience::look_around() {
-  patrol_.check_job();
-  if (!suspects_.empty()) peers_.check_alive(suspects_[looks_++ % suspects_.size()]);
 }
 
 }  // namespace sluice::rma

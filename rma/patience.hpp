@@ -3,14 +3,27 @@
 #pragma once
 
 #include <sluice/channel.hpp>
-
-#include <span>
+#include <sluice/error.hpp>
 
 #include "base/limit.hpp"
 #include "rma/group.hpp"
-#include "rma/peers.hpp"
 
 namespace sluice::rma {
+
+/// Calls `wait(step)`, which may be called again after Error{Code::timeout}, until it returns or the limit is over. So
+/// several waits with one limit take no longer than that.
+void in_steps(base::Limit& limit, auto wait) {
+  if (limit.step() == Timeout::max()) return wait(Timeout::max());
+  do {
+    try {
+      wait(limit.step());
+      return static_cast<void>(limit.over());
+    } catch (const Error& error) {
+      if (error.code() != Code::timeout) throw;
+    }
+  } while (!limit.over());
+  wait(Timeout::zero());
+}
 
 /// Looks at all ranks, one after the other, in waits that last: a rank may wait for one that waits for one that died.
 /// It keeps a target of one rank at a time.
@@ -35,32 +48,30 @@ class Patrol {
   Rank next_;
   Target target_;
   int looks_ = 0;
+  bool closing_ = false;
 };
+
+struct Links;
 
 /// One wait. Between two looks at a word, the caller calls `rest`.
 class Patience {
  public:
-  /// `suspects`: those whose next step it waits for. `what`: what has not happened, for people.
-  Patience(const Group& group, Peers& peers, Patrol& patrol, base::Limit& limit, std::span<const Rank> suspects,
-           const char* what)
-      : group_(group), peers_(peers), patrol_(patrol), limit_(limit), suspects_(suspects), what_(what) {}
+  /// `suspect`: the rank whose next step it waits for. `what`: what has not happened, for people.
+  Patience(Links& links, base::Limit& limit, Rank suspect, const char* what)
+      : links_(links), limit_(limit), suspect_(suspect), what_(what) {}
 
   /// Spins a little, then yields, then sleeps, longer each time.
-  /// @throws Error{Code::timeout} after the limit; the loss of a suspect, or after some time of any rank
+  /// @throws Error{Code::timeout} after the limit; the loss of the suspect, or after some time of any rank
   void rest();
 
  private:
-  void look_around();
   void nap();
 
-  const Group& group_;
-  Peers& peers_;
-  Patrol& patrol_;
+  Links& links_;
   base::Limit& limit_;
-  std::span<const Rank> suspects_;
+  Rank suspect_;
   const char* what_;
   int rests_ = 0;
-  std::size_t looks_ = 0;
   base::Clock::time_point began_;
   base::Clock::time_point last_look_;
 };

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <string>
 
+#include "rma/patience.hpp"
+
 namespace sluice::rma {
 
 void Peers::check_rank(Rank rank) const {
@@ -16,7 +18,7 @@ void Peers::check_rank(Rank rank) const {
 Target& Peers::words(Rank rank, base::Limit& limit) {
   Target& words = peers_[rank].words;
   if (words.peer() < 0) words = group_.words_of(rank);
-  if (!words.connected()) words.wait_connected(limit.left());
+  if (!words.connected()) in_steps(limit, [&](Timeout step) { words.wait_connected(step); });
   return words;
 }
 
@@ -28,26 +30,18 @@ Target& Peers::memory(Rank rank, base::Limit& limit) {
     Target& words = this->words(rank, limit);
     const Slice copy = own_.slice(at::kCopy, sizeof(WindowHandle));
     words.get({}, copy, at::kHandle);
-    words.drain(limit.left());
+    in_steps(limit, [&](Timeout step) { words.drain(step); });
     peer.memory = Context(group_.context).target(std::span<const std::byte>(copy.data(), copy.bytes()));
   }
-  if (!peer.memory.connected()) peer.memory.wait_connected(limit.left());
+  if (!peer.memory.connected()) in_steps(limit, [&](Timeout step) { peer.memory.wait_connected(step); });
   return peer.memory;
-}
-
-std::uint64_t Peers::add(Rank rank, std::size_t offset, std::uint64_t value, base::Limit& limit) {
-  return words(rank, limit).fetch_add(offset, value, limit.left());
-}
-
-void Peers::add_later(Rank rank, std::size_t offset, std::size_t constant, base::Limit& limit) {
-  words(rank, limit).accumulate({}, Op::sum, Number::uint64, own_.slice(constant, kWord), offset);
 }
 
 void Peers::flush(Peer& peer, base::Limit& limit) {
   if (peer.memory.peer() < 0) return;
   const std::uint64_t enqueued = peer.memory.epoch();
   if (peer.flushed == enqueued) return;
-  peer.memory.drain(limit.left());
+  in_steps(limit, [&](Timeout step) { peer.memory.drain(step); });
   peer.flushed = enqueued;
 }
 
@@ -67,8 +61,8 @@ void Peers::check_alive(Rank rank) {
 
 void Peers::close(base::Limit& limit) {
   for (auto& [rank, peer] : peers_) {
-    if (peer.memory.peer() >= 0) peer.memory.close(limit.left());
-    if (peer.words.peer() >= 0) peer.words.close(limit.left());
+    for (Target* const target : {&peer.memory, &peer.words})
+      if (target->peer() >= 0) in_steps(limit, [&](Timeout step) { target->close(step); });
   }
 }
 

@@ -27,12 +27,6 @@ class Peers {
   /// The memory of a peer.
   Target& memory(Rank rank, base::Limit& limit);
 
-  /// Adds to a word of a peer, and returns its value before. After an error the word may yet change, before the
-  /// changes that later calls make.
-  std::uint64_t add(Rank rank, std::size_t offset, std::uint64_t value, base::Limit& limit);
-  /// Adds one of the constants of the page to a word of a peer, some time.
-  void add_later(Rank rank, std::size_t offset, std::size_t constant, base::Limit& limit);
-
   /// Completes the accesses to the memory of a peer, or of all. Costs nothing where there are none.
   void flush(Rank rank, base::Limit& limit);
   void flush_all(base::Limit& limit);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page of words that every rank of a collective window has. Peers change them by atomics through a Target: those
+// The words of each rank by which the protocols of epochs work. Peers change them by atomics through a Target: those
 // are carried out by processors, or all by a thread of the owner. So the owner may read and write its own words as
 // atomics of its process in either case.
 #pragma once
@@ -22,14 +22,16 @@ inline constexpr std::uint64_t kExclusive = std::uint64_t{1} << 32;
 constexpr std::uint64_t shared_of(std::uint64_t lock) noexcept { return lock % kExclusive; }
 constexpr std::uint64_t exclusive_of(std::uint64_t lock) noexcept { return lock / kExclusive; }
 
-/// Offsets in the page. Words that different peers change at a time are on different cache lines.
+/// Offsets from the first word of a rank. Words that different peers change at a time are on different cache lines.
 namespace at {
 inline constexpr std::size_t kAllLocks = 0;  ///< at rank 0: locks of all ranks, and exclusive ones
 inline constexpr std::size_t kLock = 64;     ///< of this rank's memory
-inline constexpr std::size_t kHandle = 128;  ///< a WindowHandle of the rank's memory
-inline constexpr std::size_t kPosts = 192;   ///< ranks that have posted to this one for the first time, plus 1; 0: free
+inline constexpr std::size_t kPosts = 128;   ///< ranks that have posted to this one, plus 1; 0: free
 inline constexpr std::size_t kPostCount = 64;
-inline constexpr std::size_t kSharedEnd = kPosts + kPostCount * kWord;
+inline constexpr std::size_t kEpochsEnd = kPosts + kPostCount * kWord;
+// Of a CollectiveWindow alone.
+inline constexpr std::size_t kHandle = kEpochsEnd;  ///< a WindowHandle of the rank's memory
+inline constexpr std::size_t kSharedEnd = kHandle + sizeof(WindowHandle);
 // The rest is for accesses of this rank alone.
 inline constexpr std::size_t kMinusShared = kSharedEnd;  ///< -kShared; accumulates add it, and it never changes
 inline constexpr std::size_t kMinusExclusive = kMinusShared + kWord;  ///< -kExclusive, which never changes either
@@ -38,7 +40,7 @@ inline constexpr std::size_t kOlds = kCopy + sizeof(WindowHandle);    ///< one f
 inline constexpr std::size_t kEnd = kOlds + kPostCount * kWord;
 }  // namespace at
 
-/// This rank's own page.
+/// The words of this rank of a CollectiveWindow.
 class Words {
  public:
   explicit Words(Slice page) : page_(std::move(page)) {}

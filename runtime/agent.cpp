@@ -118,8 +118,8 @@ void AgentClient::collect(device::Lane lane, std::uint64_t epoch) {
 
 // ---- the owner
 
-Agent::Agent(std::shared_ptr<const Services> services, std::span<std::byte> memory, backends::Counters counters)
-    : services_(std::move(services)), memory_(memory), counters_(counters),
+Agent::Agent(std::shared_ptr<const Services> services, backends::Counters counters)
+    : services_(std::move(services)), counters_(counters),
       call_(services_->registry.take_word(services_->rank, Standing::together)) {}
 
 Agent::~Agent() {
@@ -127,11 +127,11 @@ Agent::~Agent() {
   services_->registry.give_back_word(services_->rank, call_);
 }
 
-void Agent::join(const ChannelKey& key, const Opening& of) {
+void Agent::join(const ChannelKey& key, const Opening& of, std::span<std::byte> memory) {
   {
     const std::lock_guard lock(mutex_);
     if (stopping_) return;
-    joined_.push_back({key, of});
+    joined_.push_back({key, of, memory});
     if (!thread_.joinable()) {
       const base::SignalsBlocked blocked;
       thread_ = std::thread([this] { serve(); });
@@ -158,7 +158,7 @@ void Agent::serve() {
   for (bool stops = false; !stops;) {
     called_.store(false);
     stops = admit_joined();  // first: requests that have arrived before are served
-    std::erase_if(lines_, [this](AgentLine& line) { return !serve(line); });
+    std::erase_if(lines_, [this](Served& one) { return !serve(one); });
     if (!stops) await_work();
   }
   lines_.clear();
@@ -175,7 +175,7 @@ bool Agent::admit_joined() {
   }
   for (const Joined& one : joined) {
     try {
-      lines_.emplace_back(AgentLine::Side::owner, services_, one.of, one.key);
+      lines_.push_back({AgentLine(AgentLine::Side::owner, services_, one.of, one.key), one.memory});
     } catch (const std::exception& reason) {  // the target waits for its connection, and times out
       base::log(base::LogLevel::warn, std::string("no line for the atomics of a target: ") + reason.what());
     }
@@ -185,7 +185,7 @@ bool Agent::admit_joined() {
 
 bool Agent::is_called() noexcept {
   return called_.load() ||
-         std::ranges::any_of(lines_, [](const AgentLine& line) { return core_of(line.in).may_take(); });
+         std::ranges::any_of(lines_, [](const Served& one) { return core_of(one.line.in).may_take(); });
 }
 
 /// Sleeps where the words of all peers wake it (WaitAnyCore does the same).
@@ -194,13 +194,14 @@ void Agent::await_work() {
   device::Helper* const helper = services_->engine.helper();
   if (helper != nullptr && device::help_until(*helper, ready, base::Clock::time_point::max())) return;
   std::vector<base::Parking*> places{call_.parking};
-  for (const AgentLine& line : lines_) core_of(line.in).add_places(places);
+  for (const Served& one : lines_) core_of(one.line.in).add_places(places);
   std::ranges::sort(places);
   places.erase(std::unique(places.begin(), places.end()), places.end());
   (void)base::wait_until(places, ready);
 }
 
-bool Agent::serve(AgentLine& line) {
+bool Agent::serve(Served& one) {
+  AgentLine& line = one.line;
   try {
     // No more than each of the others has in turn.
     for (int i = 0; i < AgentLine::kDepth && core_of(line.in).may_take(); ++i) {
@@ -208,7 +209,7 @@ bool Agent::serve(AgentLine& line) {
       if (!line.out.credited()) return true;  // its credit is on the way
       const auto message = line.in.test();
       if (!message) return true;
-      carry_out(line, *message);
+      carry_out(one, *message);
     }
     return true;
   } catch (const Error&) {  // the target's end of the line fails too
@@ -216,15 +217,17 @@ bool Agent::serve(AgentLine& line) {
   }
 }
 
-void Agent::carry_out(AgentLine& line, const Slice& slot) {
+void Agent::carry_out(Served& one, const Slice& slot) {
+  AgentLine& line = one.line;
   AgentLine::Message message;
   std::memcpy(&message, slot.data(), sizeof message);
   std::array<std::byte, sizeof(std::uint64_t)> old{};
   const std::size_t bytes = bytes_of(message);
-  if (message.offset <= memory_.size() && bytes <= memory_.size() - message.offset && bytes <= AgentLine::kMost) {
+  const std::size_t all = one.memory.size();
+  if (message.offset <= all && bytes <= all - message.offset && bytes <= AgentLine::kMost) {
     std::span<std::byte> local(old);
     if (has_bytes(message.kind)) local = {slot.data() + sizeof message, bytes};
-    std::byte* const there = memory_.data() + message.offset;
+    std::byte* const there = one.memory.data() + message.offset;
     const base::races::Unseen ordered_elsewhere;  // by the reply, and what the target then sends to the owner
     if (message.kind != Request::Kind::put) {
       backends::change(

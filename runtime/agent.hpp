@@ -99,13 +99,14 @@ class AgentClient {
 /// The owner's side: the agent of one window.
 class Agent {
  public:
-  Agent(std::shared_ptr<const Services> services, std::span<std::byte> memory, backends::Counters counters);
+  Agent(std::shared_ptr<const Services> services, backends::Counters counters);
   ~Agent();
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
 
-  /// A target has opened the channel of its requests; `key` as seen here. Any thread, with any lock of the runtime.
-  void join(const ChannelKey& key, const Opening& of);
+  /// A target of `memory` has opened the channel of its requests; `key` as seen here. Any thread, with any lock of the
+  /// runtime.
+  void join(const ChannelKey& key, const Opening& of, std::span<std::byte> memory);
   /// Serves the requests that have arrived, and ends the thread. Idempotent. Without locks of the runtime.
   void stop();
 
@@ -113,6 +114,11 @@ class Agent {
   struct Joined {
     ChannelKey key;
     Opening of;
+    std::span<std::byte> memory;
+  };
+  struct Served {
+    AgentLine line;
+    std::span<std::byte> memory;
   };
   void call() noexcept;
   void serve();
@@ -120,18 +126,17 @@ class Agent {
   bool is_called() noexcept;
   void await_work();
   /// Serves requests that have arrived. False: the target has closed, or failed.
-  bool serve(AgentLine& line);
-  void carry_out(AgentLine& line, const Slice& slot);
+  bool serve(Served& one);
+  void carry_out(Served& one, const Slice& slot);
 
   const std::shared_ptr<const Services> services_;
-  const std::span<std::byte> memory_;
   const backends::Counters counters_;
   std::mutex mutex_;
   std::vector<Joined> joined_;  // not admitted yet
   bool stopping_ = false;
   std::atomic<bool> called_{false};
   backends::Signal call_;  // where the thread sleeps
-  std::list<AgentLine> lines_;
+  std::list<Served> lines_;
   std::thread thread_;
 };
 

@@ -57,6 +57,7 @@ ChannelEnd::ChannelEnd(std::shared_ptr<const Services> services, Opening what, c
 }
 
 ChannelEnd::~ChannelEnd() {
+  if (fate_owner_ != nullptr) fate_owner_->leave(*this);
   if (checked()) checks_->watched.end();
   landing_.reset();  // first: it may raise the words
   if (visible_ != nullptr) base::give_back(*visible_);
@@ -206,27 +207,53 @@ void ChannelEnd::record(Code code, const std::string& what, bool tell_peer, std:
 }
 
 void ChannelEnd::record(const SharedFailure& failure, const std::string& what, bool tell_peer) noexcept {
+  SharedFate* const fate = fate_.load();
+  const auto kept = fate == nullptr ? nullptr : fate_owner_;  // the end may be destroyed once its waits have ended
+  const auto locked = fate == nullptr ? std::unique_lock<std::mutex>() : fate->lock();
   if (!failure_.record(failure)) return;
   if (lengths() != nullptr) lengths()->shut();
   const Code code = failure->error().code();
   // The loss of a peer changes nothing for an end that was never used.
-  const bool matters = code != Code::peer_lost || epoch() > 0;
-  // Both at once: after `check` has thrown the failure, every verb refuses.
-  const auto fail_end = [this] {
-    set_failed();
-    limit_.store(0);  // then: a caller that meets the limit says why
+  const bool matters = code != Code::peer_lost || epoch() > 0 || fate != nullptr;
+  const auto fail_end = [&] {
+    refuse_verbs();
+    if (fate != nullptr) fate->fail_others(*this, failure);
   };
-  if (opening.quiet) {
+  if (quiet()) {
     fail_end();
   } else {
     services_->failures.record(failure, matters, fail_end);
   }
+  if (fate == nullptr && fate_.load() != nullptr) fate_.load()->catch_up(*this);
+  release_failed(what, tell_peer);
+  if (fate != nullptr) fate->release_others(*this, what);
+}
+
+/// Both at once: after `check` has thrown the failure, every verb refuses.
+void ChannelEnd::refuse_verbs() noexcept {
+  set_failed();
+  limit_.store(0);  // then: a caller that meets the limit says why
+}
+
+bool ChannelEnd::begin_to_fail(const SharedFailure& others) noexcept {
+  if (!failure_.record(others)) return false;
+  if (lengths() != nullptr) lengths()->shut();
+  refuse_verbs();
+  return true;
+}
+
+void ChannelEnd::release_failed(const std::string& what, bool tell_peer) noexcept {
   hold_kernels();  // before the poison, which wakes waiting kernels
   failure_.poison();
   if (!connected()) base::raise(connected_word_, base::kPoison, done_parking);
   done_parking.wake();
-  services_->registry.notice_failure(*this, code, what, tell_peer);
+  services_->registry.notice_failure(*this, failure()->error().code(), what, tell_peer);
   if (base::trace::on()) base::trace::mark("failed", traced, what);
+}
+
+void ChannelEnd::share(std::shared_ptr<SharedFate> fate) noexcept {
+  fate_owner_ = std::move(fate);
+  fate_.store(fate_owner_.get());
 }
 
 void ChannelEnd::fail_for(const HostStream::Impl& stream) noexcept {
@@ -320,11 +347,13 @@ void ChannelEnd::close(std::optional<Timeout> timeout) {
   base::Limit limit(stated);
   if (!close_within(limit)) {
     throw error(Code::timeout, epoch(),
-                "not closed after " + base::duration_text(stated) + ": its memory is still in use; " + state());
+                "not closed" + (stated > Timeout::zero() ? " after " + base::duration_text(stated) : std::string()) +
+                    ": its memory is still in use; " + state());
   }
 }
 
 bool ChannelEnd::close_within(base::Limit& limit) {
+  if (!close_parts(limit)) return false;
   if (checked()) memory_is_gone(nullptr);
   if (!await_counts(&Epochs::kernels_have_begun, limit)) return false;
   bound_ = kClosed;

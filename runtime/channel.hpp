@@ -25,6 +25,7 @@
 #include "runtime/engine.hpp"
 #include "runtime/epochs.hpp"
 #include "runtime/failure.hpp"
+#include "runtime/fate.hpp"
 #include "runtime/gpu_use.hpp"
 #include "runtime/lengths.hpp"
 #include "runtime/services.hpp"
@@ -167,6 +168,13 @@ class ChannelEnd : public EndInfo,
 
   // Any thread.
   void fail(Code code, const std::string& what) noexcept override { record(code, what, true); }
+  /// Fails with the failure of another end, which `check` throws once for both: from now on puts move nothing. False:
+  /// it has failed before.
+  bool begin_to_fail(const SharedFailure& others) noexcept;
+  /// Then: ends the waits of an end that has failed.
+  void release_failed(const std::string& what, bool tell_peer) noexcept;
+  /// From now on it fails the others with itself. Once, by SharedFate::join.
+  void share(std::shared_ptr<SharedFate> fate) noexcept;
   base::Clock::duration waited(const device::Wait& wait, base::Clock::duration so_far, Timeout limit,
                                base::WaitNote& note) noexcept override;
   /// Always true while kernels drive it: the host does not know which of them are still to begin.
@@ -350,6 +358,10 @@ class ChannelEnd : public EndInfo,
   void work_alone();
   /// The end is closed: the engine posts nothing of it any more.
   virtual void stop_posting() noexcept;
+  /// Closes ends that are parts of this one, first. False: not within the limit.
+  virtual bool close_parts(base::Limit& /*limit*/) { return true; }
+  /// No call of the rank throws its failure but those of this end.
+  virtual bool quiet() const noexcept { return opening.quiet; }
 
   /// From now on the engine polls this end, which then raises `visible_`; `from`: the epochs that it has reached.
   void let_engine_poll(device::Driver& driver, std::uint64_t from);
@@ -466,6 +478,7 @@ class ChannelEnd : public EndInfo,
   }
   bool await_landed(std::uint64_t last, base::Limit& limit) const;
   void record(const SharedFailure& failure, const std::string& what, bool tell_peer) noexcept;
+  void refuse_verbs() noexcept;
   [[noreturn, gnu::cold]] void not_drained() const;
   /// `cause`: null: it is found by the code and the text.
   void record(Code code, const std::string& what, bool tell_peer, std::shared_ptr<Cause> cause = nullptr) noexcept;
@@ -529,6 +542,8 @@ class ChannelEnd : public EndInfo,
   // streams cannot wait for the word itself, which failures must not poison, or which rises too early. Null: not used.
   std::atomic<base::Progress*> visible_{nullptr};
   EndFailure failure_;
+  std::shared_ptr<SharedFate> fate_owner_;
+  std::atomic<SharedFate*> fate_{nullptr};  // `fate_owner_`
   [[no_unique_address]] base::races::Slots races_;
   bool posts_ = false;  // the engine posts what it puts, without a RungPut
 

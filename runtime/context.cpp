@@ -158,11 +158,7 @@ struct detail::ContextAccess {
   static Context::Impl& of(Context& context) { return context.in(); }
   static Window open_window(Context::Impl& in, std::string_view name, Slice memory, std::uint32_t counters) {
     memory = SliceAccess::own(std::move(memory));
-    if (memory.bytes() == 0) throw in.bad("a window of 0 bytes");
-    const auto& block = SliceAccess::block(memory);
-    if (block != nullptr && block->extent.driver != nullptr) throw in.bad("a window of a GPU's memory");
-    if (reinterpret_cast<std::uintptr_t>(memory.data()) % sizeof(std::uint64_t) != 0)
-      throw in.bad("a window that does not begin at a multiple of 8 bytes");
+    if (const std::string why = runtime::why_no_window(memory); !why.empty()) throw in.bad(why);
     if (counters > Window::kMostCounters) throw in.bad("a window of " + std::to_string(counters) + " counters");
     const auto services = in.world->services();
     runtime::WindowOpening opening{
@@ -246,6 +242,14 @@ Rank Context::rank() const noexcept { return impl_ == nullptr ? -1 : impl_->rank
 int Context::size() const noexcept { return impl_ == nullptr ? 0 : impl_->size; }
 int Context::node_rank() const noexcept { return impl_ == nullptr ? -1 : impl_->node_rank; }
 int Context::node_size() const noexcept { return impl_ == nullptr ? 0 : impl_->node_size; }
+Rank Context::node_of(Rank rank) const {
+  const Impl& in = this->in();
+  if (rank < 0 || rank >= in.size) throw in.bad("there is no rank " + std::to_string(rank));
+  const runtime::Roster& roster = in.world->place().roster;
+  for (Rank first = 0; first < rank; ++first)
+    if (roster.same_host(in.world_rank(first), in.world_rank(rank))) return first;
+  return rank;
+}
 
 Context::Impl& Context::in() const { return detail::usable_here(impl_); }
 Scope::Impl& Scope::in() const { return detail::usable_here(impl_); }

@@ -21,6 +21,7 @@ namespace sluice::runtime {
 
 class CounterEnd;
 class WindowCore;
+struct Piece;
 
 /// Handles own the ends, and windows those of their targets; the registry has plain pointers, used under its mutex.
 /// That mutex guards everything in a channel that is not on its hot path.
@@ -44,6 +45,10 @@ class Registry final : public Peers::Handler {
   void open(const std::shared_ptr<WindowCore>& window);
   /// Closes the window for all targets of peers. False: not possible within the limit; the caller may try again.
   bool close(WindowCore& window, base::Limit& limit);
+  /// Memory was attached to the window. With the mutex.
+  void add_piece(const WindowCore& window, const Piece& piece);
+  /// Closes the piece for all targets of peers, as `close` does, and forgets it.
+  bool detach(WindowCore& window, Piece& piece, base::Limit& limit);
   /// Opens a counter of a window, which has no peer.
   void open_alone(WindowCore& window, const std::shared_ptr<CounterEnd>& counter);
   /// With the mutex. @throws Error{Code::misuse} if this rank has ended
@@ -130,6 +135,10 @@ class Registry final : public Peers::Handler {
   void turn_away(const Peer& peer, std::uint64_t remote_id);
   void begin_to_part(ChannelEnd& end);
   void forget_window_end(ChannelEnd& end);
+  void admit_at(const ChannelKey& key, const std::string& scope, std::uint64_t offset);
+  WindowCore* window_of(const ChannelEnd& end) const;
+  template <class Which>
+  bool close_ends(WindowCore& window, std::unique_lock<std::mutex>& lock, base::Limit& limit, Which which);
   void lose_target(const ChannelEnd& of_target, Code code, const std::string& what);
   void leave_in_front_of(const ChannelEnd& end);
   void let_go(ChannelEnd& end);

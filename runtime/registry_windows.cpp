@@ -37,9 +37,30 @@ void Registry::open(const std::shared_ptr<WindowCore>& window) {
 /// Makes the end for a target whose opening has arrived, if its window is open. A window with a name may be opened
 /// later; one that a handle names was open.
 void Registry::admit(const ChannelKey& key) {
+  if (const auto place = place_of(key.scope)) return admit_at(key, place->scope, place->offset);
   const auto found = windows_.find(key.scope);
   if (found != windows_.end() && !found->second->closing) return add(found->second->admit(key));
   if (is_scope_of_handle(key.scope)) refuse(key, Code::misuse, kNotOpen);
+}
+
+/// A target wants to reach the piece of a window that has the byte at `offset`.
+void Registry::admit_at(const ChannelKey& key, const std::string& scope, std::uint64_t offset) {
+  const auto found = windows_.find(scope);
+  if (found == windows_.end() || found->second->closing)
+    return refuse(key, Code::closed, "the owner has closed the window");
+  const auto piece = found->second->piece_at(offset);
+  if (piece == nullptr) {
+    return refuse(key, Code::bad_argument, "no memory of the window is attached at offset " + std::to_string(offset));
+  }
+  add(found->second->admit(key, piece));
+}
+
+/// The window that this end is of; null: it is closed.
+WindowCore* Registry::window_of(const ChannelEnd& end) const {
+  const std::string& scope = end.opening.key.scope;
+  const auto place = place_of(scope);
+  const auto found = windows_.find(place ? place->scope : scope);
+  return found == windows_.end() ? nullptr : found->second.get();
 }
 
 /// A target has opened its line to the notices of a window, or to its agent.
@@ -86,25 +107,53 @@ void Registry::turn_away(const Peer& peer, std::uint64_t remote_id) {
   }
 }
 
-bool Registry::close(WindowCore& window, base::Limit& limit) {
-  std::unique_lock lock(mutex_);
-  window.closing = true;
-  for (auto& [id, end] : window.ends) begin_closing(*end);
+/// Closes the ends of the window for which `which(end)` is true. False: not within the limit.
+template <class Which>
+bool Registry::close_ends(WindowCore& window, std::unique_lock<std::mutex>& lock, base::Limit& limit, Which which) {
+  for (auto& [id, end] : window.ends) {
+    if (which(*end)) begin_closing(*end);
+  }
   engine_.wake();
   const auto drop_closed = [&] {
-    std::vector<ChannelEnd*> ends;
+    std::vector<ChannelEnd*> closed;
+    bool all = true;
     for (auto& [id, end] : window.ends) {
+      if (!which(*end)) continue;
       if (ended_) end->closing.let_go();
-      if (try_to_close(*end)) ends.push_back(end.get());
+      if (try_to_close(*end)) {
+        closed.push_back(end.get());
+      } else {
+        all = false;
+      }
     }
-    for (ChannelEnd* const end : ends) forget_window_end(*end);
-    return window.ends.empty();
+    for (ChannelEnd* const end : closed) forget_window_end(*end);
+    return all;
   };
   constexpr auto kPause = std::chrono::milliseconds(1);
   while (!drop_closed() && !limit.over())
     changed_.wait_until(lock, std::min(limit.next(), base::Clock::now() + kPause));
-  if (!drop_closed()) return false;
+  return drop_closed();
+}
+
+bool Registry::close(WindowCore& window, base::Limit& limit) {
+  std::unique_lock lock(mutex_);
+  window.closing = true;
+  if (!close_ends(window, lock, limit, [](const WindowEnd&) { return true; })) return false;
   std::erase_if(windows_, [&](const auto& one) { return one.second.get() == &window; });
+  window.pieces.clear();
+  return true;
+}
+
+void Registry::add_piece(const WindowCore& window, const Piece& piece) {
+  windows_[piece.scope] = windows_.at(window.scope_of_handle);
+}
+
+bool Registry::detach(WindowCore& window, Piece& piece, base::Limit& limit) {
+  std::unique_lock lock(mutex_);
+  piece.leaves = true;
+  if (!close_ends(window, lock, limit, [&](const WindowEnd& end) { return end.piece.get() == &piece; })) return false;
+  windows_.erase(piece.scope);
+  window.pieces.erase(piece.at);
   return true;
 }
 
@@ -135,8 +184,9 @@ void Registry::add_alone(ChannelEnd& end) {
 /// The target of a peer has failed, for which this end was made.
 void Registry::lose_target(const ChannelEnd& of_target, Code code, const std::string& what) {
   if (of_target.opening.key.role != Role::window) return;
-  const auto window = windows_.find(of_target.opening.key.scope);
-  if (window != windows_.end()) window->second->lose_target(of_target.opening, code, what);
+  const auto& piece = static_cast<const WindowEnd&>(of_target).piece;
+  if (piece != nullptr && piece->leaves) return;  // what the owner has detached
+  if (WindowCore* const window = window_of(of_target)) window->lose_target(of_target.opening, code, what);
 }
 
 /// The target has closed and accesses nothing any more, or is lost: earlier, the closing would shut the target.
@@ -147,9 +197,9 @@ void Registry::begin_to_part(ChannelEnd& end) {
 }
 
 void Registry::forget_window_end(ChannelEnd& end) {
-  const auto window = windows_.find(end.opening.key.scope);
+  WindowCore* const window = window_of(end);
   forget(end);
-  if (window != windows_.end()) window->second->ends.erase(end.id);
+  if (window != nullptr) window->ends.erase(end.id);
 }
 
 }  // namespace sluice::runtime

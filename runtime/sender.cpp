@@ -141,7 +141,10 @@ void SenderCore::await_sources(device::Lane lane, std::uint64_t first, std::uint
   fail_if_stopped(lane);
   const std::uint64_t sent = last - depth();
   base::Progress* const visible = lane.gpu == nullptr ? nullptr : visible_.load();
-  if (visible != nullptr) acquired_.store(sent, std::memory_order_relaxed);
+  if (visible != nullptr) {
+    acquired_.store(sent, std::memory_order_relaxed);
+    services().engine.wake();  // it polls for that from now on, also if the program enqueues nothing else
+  }
   const device::Wait free{visible == nullptr ? &done : &visible->word, sent, &done_parking, last, "wait for source"};
   device::wait(lane, free, *this, helper());
   if constexpr (base::races::kOn) {

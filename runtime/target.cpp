@@ -7,6 +7,7 @@
 
 #include "runtime/handles.hpp"
 #include "runtime/receiver.hpp"
+#include "runtime/registry.hpp"
 
 namespace sluice::runtime {
 
@@ -41,8 +42,11 @@ class TargetCore::AccessPut final : public backends::Put {
 
 std::unique_ptr<backends::Put> TargetCore::prepare(backends::Link& link, RemoteEnd& remote) {
   window_bytes_ = remote.slot_bytes;
-  if (block_ && (block_->offset > window_bytes_ || block_->bytes > window_bytes_ - block_->offset))
-    throw std::runtime_error("the handle is of more bytes than the window has");
+  if (block_ && (block_->offset > window_bytes_ || block_->bytes > window_bytes_ - block_->offset)) {
+    // The owner is not told: its counters do not fail by a handle that it has not made.
+    record(Code::misuse, "the handle is of bytes that the window does not have", false);
+    return nullptr;
+  }
   facts_ = facts_of(remote.contents);
   auto accesses = std::make_unique<AccessPut>(link.access(kDepth, *this, std::move(remote.key)), facts_.by_agent);
   accesses_ = accesses.get();
@@ -56,6 +60,76 @@ void TargetCore::stop_posting() noexcept {
   client_.reset();
   notices_.reset();
   if (accesses_ != nullptr && accesses_->posted != nullptr) services().engine.forget(*accesses_->posted);
+}
+
+bool TargetCore::close_parts(base::Limit& limit) {
+  while (!pieces_.empty()) {
+    if (!detail::ChannelAccess::end(pieces_.begin()->second)->close_within(limit)) return false;
+    pieces_.erase(pieces_.begin());
+  }
+  return true;
+}
+
+Target TargetCore::open_piece(std::uint64_t offset) {
+  Opening what = opening;
+  what.key.scope = scope_at(facts_.scope, offset);
+  what.key.tag = static_cast<Tag>(services().registry.next_id());
+  const auto core = base::make_here<TargetCore>(own_services(), std::move(what), std::nullopt);
+  services().registry.open(*core);
+  Target piece = detail::ChannelAccess::make<Target>(core);
+  try {
+    piece.wait_connected();
+  } catch (...) {
+    piece = Target();  // closes it, as outside of an exception
+    throw;
+  }
+  return piece;
+}
+
+const std::shared_ptr<ChannelEnd>& TargetCore::reach_piece(std::size_t& offset, std::size_t bytes) {
+  const auto has = [&](const auto& one) {
+    const auto& core = static_cast<TargetCore&>(*detail::ChannelAccess::end(one.second));
+    return offset >= one.first && offset - one.first < core.window_bytes_;
+  };
+  auto found = std::ranges::find_if(pieces_, has);
+  if (found != pieces_.end()) {
+    const auto end = detail::ChannelAccess::end(found->second);
+    if (end->failed() || end->shut()) {
+      pieces_.erase(found);  // closes it
+      end->check();
+      found = pieces_.end();
+    }
+  }
+  if (found == pieces_.end()) {
+    Target piece = open_piece(offset);
+    const auto& core = static_cast<TargetCore&>(*detail::ChannelAccess::end(piece));
+    found = pieces_.insert_or_assign(core.facts_.at, std::move(piece)).first;
+  }
+  const std::uint64_t all = static_cast<TargetCore&>(*detail::ChannelAccess::end(found->second)).window_bytes_;
+  const std::uint64_t in_piece = offset - found->first;
+  if (bytes > all - in_piece) {
+    throw error(Code::bad_argument, epoch() + 1,
+                std::to_string(bytes) + " bytes at offset " + std::to_string(offset) +
+                    " do not lie inside the piece of " + std::to_string(all) + " bytes that is attached at offset " +
+                    std::to_string(found->first));
+  }
+  offset = in_piece;
+  return detail::ChannelAccess::end(found->second);
+}
+
+/// Those that were detached, and have nothing under way, are closed. So is one that has failed, which this throws.
+template <class Each>
+void TargetCore::for_pieces(Each each) {
+  for (auto piece = pieces_.begin(); piece != pieces_.end();) {
+    const std::shared_ptr<ChannelEnd> end = detail::ChannelAccess::end(piece->second);
+    if (end->failed() || static_cast<TargetCore&>(*end).is_left()) {
+      piece = pieces_.erase(piece);
+      end->check();
+    } else {
+      each(end);
+      ++piece;
+    }
+  }
 }
 
 base::EndCounts TargetCore::counts() const noexcept {
@@ -182,18 +256,19 @@ void TargetCore::move(Stream stream, Kind kind, const Slice& local, std::uint64_
 }
 
 void TargetCore::move(Stream stream, Kind kind, const Slice& local, std::span<const Extent> extents) {
-  const auto slice = [&](const Extent& extent) {
-    if (extent.here <= local.bytes() && extent.bytes <= local.bytes() - extent.here)
-      return local.slice(extent.here, extent.bytes);
-    throw error(Code::bad_argument, epoch() + 1,
-                std::to_string(extent.bytes) + " bytes from " + std::to_string(extent.here) +
-                    " do not lie inside the " + std::to_string(local.bytes()) + " of the slice");
-  };
+  check_extents(local, extents);
+  for (const Extent& extent : extents) move(stream, kind, local.slice(extent.here, extent.bytes), extent.there);
+}
+
+void TargetCore::check_extents(const Slice& local, std::span<const Extent> extents) const {
   for (const Extent& extent : extents) {
-    (void)slice(extent);
+    if (extent.here > local.bytes() || extent.bytes > local.bytes() - extent.here) {
+      throw error(Code::bad_argument, epoch() + 1,
+                  std::to_string(extent.bytes) + " bytes from " + std::to_string(extent.here) +
+                      " do not lie inside the " + std::to_string(local.bytes()) + " of the slice");
+    }
     check_range(extent.there, extent.bytes);
   }
-  for (const Extent& extent : extents) move(stream, kind, slice(extent), extent.there);
 }
 
 void TargetCore::change(Stream stream, Kind kind, std::uint64_t offset, std::uint64_t operand, std::uint64_t compare,
@@ -268,7 +343,7 @@ void TargetCore::give_notice(device::Lane lane, std::uint64_t epoch, const backe
   if (failed()) return;
   with_agent([&] {
     if (notices_ == nullptr) notices_ = std::make_unique<NoticeSender>(*this, opening, facts_.scope);
-    notices_->send(lane, {request.offset, request.local.size(), tag});
+    notices_->send(lane, {facts_.at + request.offset, request.local.size(), tag});
   });
 }
 
@@ -346,6 +421,8 @@ void TargetCore::accumulate(Stream stream, Op op, Number number, const Slice& lo
   const bool bits = op == Op::bit_and || op == Op::bit_or || op == Op::bit_xor;
   if (bits && (number == Number::float32 || number == Number::float64))
     throw error(Code::bad_argument, epoch() + 1, "an operation on the bits of floating-point numbers");
+  if (op == Op::product || number == Number::float16 || number == Number::bfloat16)
+    throw error(Code::bad_argument, epoch() + 1, "products and numbers of 16 bits are of collectives alone");
   const std::size_t size = backends::size_of(number);
   check_range(offset, local.bytes());
   check_on_host(local);
@@ -427,16 +504,50 @@ TargetCore& on(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream) {
   return core;
 }
 
-/// Like `on`, for an access that raises `counter`.
-TargetCore& counting(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, std::uint32_t counter) {
-  TargetCore& core = on(end, stream);
+/// The target of these bytes, bound to the stream: the window's, or that of an attached piece, in which `offset` then
+/// counts.
+TargetCore& reaching(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, std::size_t& offset,
+                     std::size_t bytes) {
+  TargetCore& whole = on(end, stream);
+  if (whole.reaches(offset, bytes)) [[likely]]
+    return whole;
+  return on(whole.reach_piece(offset, bytes), stream);
+}
+
+/// Like `reaching`, for an access that raises `counter`.
+TargetCore& counting(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, std::size_t& offset,
+                     std::size_t bytes, std::uint32_t counter) {
+  TargetCore& core = reaching(end, stream, offset, bytes);
   core.check_counter(counter);
   return core;
+}
+
+/// Moves extents, unless one of them is refused.
+void move_all(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, Kind kind, const Slice& local,
+              std::span<const Extent> extents) {
+  TargetCore& whole = on(end, stream);
+  const auto is_own = [&](const Extent& extent) { return whole.reaches(extent.there, extent.bytes); };
+  if (std::ranges::all_of(extents, is_own)) return whole.move(stream, kind, local, extents);
+  std::vector<std::pair<TargetCore*, Extent>> all;
+  for (Extent extent : extents) {
+    TargetCore& core = reaching(end, stream, extent.there, extent.bytes);
+    core.check_extents(local, {&extent, 1});
+    all.emplace_back(&core, extent);
+  }
+  for (auto& [core, extent] : all) core->move(stream, kind, local, {&extent, 1});
 }
 
 TargetCore& target(const std::shared_ptr<runtime::ChannelEnd>& end) {
   return static_cast<TargetCore&>(usable_here(end));
 }
+
+void flush_all(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, bool local) {
+  TargetCore& whole = on(end, stream);
+  whole.flush(stream, local);
+  whole.for_pieces([&](const auto& piece) { on(piece, stream).flush(stream, local); });
+}
+
+constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
 
 }  // namespace
 
@@ -446,60 +557,78 @@ std::size_t Target::bytes() const {
 }
 
 void Target::put(Stream stream, const Slice& source, std::size_t offset) {
-  on(end_, stream).move(stream, Kind::put, source, offset);
+  TargetCore& core = reaching(end_, stream, offset, source.bytes());
+  core.move(stream, Kind::put, source, offset);
 }
 void Target::get(Stream stream, const Slice& target, std::size_t offset) {
-  on(end_, stream).move(stream, Kind::get, target, offset);
+  TargetCore& core = reaching(end_, stream, offset, target.bytes());
+  core.move(stream, Kind::get, target, offset);
 }
 void Target::accumulate(Stream stream, Op op, Number number, const Slice& numbers, std::size_t offset) {
-  on(end_, stream).accumulate(stream, op, number, numbers, offset);
+  TargetCore& core = reaching(end_, stream, offset, numbers.bytes());
+  core.accumulate(stream, op, number, numbers, offset);
 }
 void Target::put_notify(Stream stream, const Slice& source, std::size_t offset, std::uint32_t counter) {
-  counting(end_, stream, counter).move(stream, Kind::put, source, offset, {counter});
+  TargetCore& core = counting(end_, stream, offset, source.bytes(), counter);
+  core.move(stream, Kind::put, source, offset, {counter});
 }
 void Target::get_notify(Stream stream, const Slice& target, std::size_t offset, std::uint32_t counter) {
-  counting(end_, stream, counter).move(stream, Kind::get, target, offset, {counter});
+  TargetCore& core = counting(end_, stream, offset, target.bytes(), counter);
+  core.move(stream, Kind::get, target, offset, {counter});
 }
 void Target::put_tagged(Stream stream, const Slice& source, std::size_t offset, Tag tag) {
-  on(end_, stream).move(stream, Kind::put, source, offset, {tag, true});
+  TargetCore& core = reaching(end_, stream, offset, source.bytes());
+  core.move(stream, Kind::put, source, offset, {tag, true});
 }
 void Target::get_tagged(Stream stream, const Slice& target, std::size_t offset, Tag tag) {
-  on(end_, stream).move(stream, Kind::get, target, offset, {tag, true});
+  TargetCore& core = reaching(end_, stream, offset, target.bytes());
+  core.move(stream, Kind::get, target, offset, {tag, true});
 }
 void Target::accumulate_notify(Stream stream, Op op, Number number, const Slice& numbers, std::size_t offset,
                                std::uint32_t counter) {
-  counting(end_, stream, counter).accumulate(stream, op, number, numbers, offset, counter);
+  TargetCore& core = counting(end_, stream, offset, numbers.bytes(), counter);
+  core.accumulate(stream, op, number, numbers, offset, counter);
 }
 void Target::notify(Stream stream, std::uint32_t counter) { put_notify(stream, {}, 0, counter); }
 void Target::fetch_add(Stream stream, std::size_t offset, std::uint64_t value, const Slice& old) {
-  on(end_, stream).change(stream, Kind::fetch_add, offset, value, 0, old);
+  TargetCore& core = reaching(end_, stream, offset, kWordBytes);
+  core.change(stream, Kind::fetch_add, offset, value, 0, old);
 }
 void Target::swap(Stream stream, std::size_t offset, std::uint64_t value, const Slice& old) {
-  on(end_, stream).change(stream, Kind::swap, offset, value, 0, old);
+  TargetCore& core = reaching(end_, stream, offset, kWordBytes);
+  core.change(stream, Kind::swap, offset, value, 0, old);
 }
 void Target::compare_swap(Stream stream, std::size_t offset, std::uint64_t expected, std::uint64_t desired,
                           const Slice& old) {
-  on(end_, stream).change(stream, Kind::compare_swap, offset, desired, expected, old);
+  TargetCore& core = reaching(end_, stream, offset, kWordBytes);
+  core.change(stream, Kind::compare_swap, offset, desired, expected, old);
 }
 void Target::put(Stream stream, const Slice& source, std::span<const Extent> extents) {
-  on(end_, stream).move(stream, Kind::put, source, extents);
+  move_all(end_, stream, Kind::put, source, extents);
 }
 void Target::get(Stream stream, const Slice& target, std::span<const Extent> extents) {
-  on(end_, stream).move(stream, Kind::get, target, extents);
+  move_all(end_, stream, Kind::get, target, extents);
 }
-void Target::flush(Stream stream) { on(end_, stream).flush(stream, false); }
-void Target::flush_local(Stream stream) { on(end_, stream).flush(stream, true); }
-void Target::drain(std::optional<Timeout> timeout) { target(end_).drain(timeout); }
+void Target::flush(Stream stream) { flush_all(end_, stream, false); }
+void Target::flush_local(Stream stream) { flush_all(end_, stream, true); }
+void Target::drain(std::optional<Timeout> timeout) {
+  TargetCore& whole = target(end_);
+  whole.drain(timeout);
+  whole.for_pieces([&](const auto& piece) { target(piece).drain(timeout); });
+}
 
 std::uint64_t Target::fetch_add(std::size_t offset, std::uint64_t value, std::optional<Timeout> timeout) {
-  return on(end_, {}).change(Kind::fetch_add, offset, value, 0, timeout);
+  TargetCore& core = reaching(end_, {}, offset, kWordBytes);
+  return core.change(Kind::fetch_add, offset, value, 0, timeout);
 }
 std::uint64_t Target::swap(std::size_t offset, std::uint64_t value, std::optional<Timeout> timeout) {
-  return on(end_, {}).change(Kind::swap, offset, value, 0, timeout);
+  TargetCore& core = reaching(end_, {}, offset, kWordBytes);
+  return core.change(Kind::swap, offset, value, 0, timeout);
 }
 std::uint64_t Target::compare_swap(std::size_t offset, std::uint64_t expected, std::uint64_t desired,
                                    std::optional<Timeout> timeout) {
-  return on(end_, {}).change(Kind::compare_swap, offset, desired, expected, timeout);
+  TargetCore& core = reaching(end_, {}, offset, kWordBytes);
+  return core.change(Kind::compare_swap, offset, desired, expected, timeout);
 }
 
 }  // namespace sluice

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -27,6 +28,7 @@ class TargetCore final : public ChannelEnd {
   /// So many accesses are under way at a time, at most.
   static constexpr int kDepth = 64;
 
+  /// `block`: nothing: the whole window, with what is attached to it.
   TargetCore(std::shared_ptr<const Services> services, Opening what, std::optional<Block> block)
       : ChannelEnd(std::move(services), std::move(what)), block_(block) {}
 
@@ -37,6 +39,8 @@ class TargetCore final : public ChannelEnd {
   void move(Stream stream, Kind kind, const Slice& local, std::uint64_t offset, Notify notify = {});
   /// Like `move` of each extent, unless one of them is refused.
   void move(Stream stream, Kind kind, const Slice& local, std::span<const Extent> extents);
+  /// @throws Error{Code::bad_argument} if one of them is refused
+  void check_extents(const Slice& local, std::span<const Extent> extents) const;
   /// Enqueues an accumulate of the numbers at `offset`, which then raises `counter`.
   void accumulate(Stream stream, Op op, Number number, const Slice& local, std::uint64_t offset,
                   std::uint32_t counter = kNone);
@@ -54,6 +58,16 @@ class TargetCore final : public ChannelEnd {
   void check_fired_by_stream() const;
   /// @throws Error{Code::bad_argument} if there is no such counter, as far as is known
   void check_counter(std::uint32_t counter) const;
+  /// This target reaches the bytes, or refuses them itself: no piece that is attached has them.
+  bool reaches(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+    return block_ || !connected() || (offset <= window_bytes_ && bytes <= window_bytes_ - offset);
+  }
+  /// The target of the piece that has the bytes, which is opened if need be; `offset` becomes that in the piece.
+  /// @throws Error{Code::bad_argument} if no memory is attached there; Error{Code::closed} if it was detached meanwhile
+  const std::shared_ptr<ChannelEnd>& reach_piece(std::size_t& offset, std::size_t bytes);
+  /// Calls `each(end)` for the targets of pieces.
+  template <class Each>
+  void for_pieces(Each each);
   /// Size of the block, or of the window. Once connected.
   std::uint64_t bytes() const noexcept { return block_ ? block_->bytes : window_bytes_; }
 
@@ -73,8 +87,14 @@ class TargetCore final : public ChannelEnd {
   void reach_own(device::Driver&) override {}
   std::unique_ptr<backends::Put> prepare(backends::Link& link, RemoteEnd& remote) override;
   void stop_posting() noexcept override;
+  bool close_parts(base::Limit& limit) override;
+  /// That nothing is attached at an offset, the access throws which asked for it.
+  bool quiet() const noexcept override { return !connected() && is_scope_of_place(opening.key.scope); }
   backends::AfterTurn poll() override { return backends::AfterTurn::nothing; }
 
+  Target open_piece(std::uint64_t offset);
+  /// The owner has detached the piece, and what was enqueued before has completed.
+  bool is_left() const noexcept { return shut() && !failed() && passed(); }
   void check_range(std::uint64_t offset, std::uint64_t bytes) const;
   void check_aligned(std::uint64_t offset, std::size_t size) const;
   void enqueue_change(Stream stream, Kind kind, std::uint64_t offset, std::uint64_t operand, std::uint64_t compare,
@@ -118,7 +138,8 @@ class TargetCore final : public ChannelEnd {
   std::atomic<std::uint64_t> enqueued_{0};    // on HostStreams, and has not run
   // Memory of ours that accesses under way may use, and the last such access. Many accesses in a row use the same.
   std::vector<std::pair<std::shared_ptr<const void>, std::uint64_t>> kept_;
-  device::Allocation olds_;  // words of atomics that the host waits for: of epoch k at k mod kDepth
+  std::map<std::uint64_t, Target> pieces_;  // by offset, as they were when they were opened
+  device::Allocation olds_;                 // words of atomics that the host waits for: of epoch k at k mod kDepth
 };
 
 }  // namespace sluice::runtime

@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "base/text.hpp"
@@ -18,6 +19,13 @@ namespace {
 
 /// No name of a window, in any scope, gives this one (see `inside` in context.cpp).
 constexpr std::string_view kByHandle = "@handle:";
+constexpr std::string_view kByOffset = "@offset:";
+
+std::string as_bytes(std::uint64_t number) {
+  std::string text(sizeof number, '\0');
+  std::memcpy(text.data(), &number, sizeof number);
+  return text;
+}
 
 /// Memory that a peer's key opens.
 class OfferLanding final : public backends::Landing {
@@ -37,6 +45,30 @@ std::string scope_of(const WindowId& id) {
 
 bool is_scope_of_handle(std::string_view scope) { return scope.starts_with(kByHandle); }
 
+std::string scope_at(std::string_view scope_of_handle, std::uint64_t offset) {
+  return std::string(kByOffset) + as_bytes(offset) + std::string(scope_of_handle);
+}
+
+bool is_scope_of_place(std::string_view scope) noexcept { return scope.starts_with(kByOffset); }
+
+std::optional<PlaceInWindow> place_of(std::string_view scope) {
+  PlaceInWindow place;
+  if (!is_scope_of_place(scope) || scope.size() < kByOffset.size() + sizeof place.offset) return std::nullopt;
+  scope.remove_prefix(kByOffset.size());
+  std::memcpy(&place.offset, scope.data(), sizeof place.offset);
+  place.scope = scope.substr(sizeof place.offset);
+  return place;
+}
+
+std::string why_no_window(const Slice& memory) {
+  if (memory.bytes() == 0) return "a window of 0 bytes";
+  const auto& block = detail::SliceAccess::block(memory);
+  if (block != nullptr && block->extent.driver != nullptr) return "a window of a GPU's memory";
+  if (reinterpret_cast<std::uintptr_t>(memory.data()) % sizeof(std::uint64_t) != 0)
+    return "a window that does not begin at a multiple of 8 bytes";
+  return {};
+}
+
 backends::Key WindowEnd::open_landing(backends::Link& link, std::vector<backends::Signal>) {
   backends::Offer offer = link.offer(extent_of(opening.memory), counters_);
   landing_ = std::make_unique<OfferLanding>(offer.how, std::move(offer.kept));
@@ -44,24 +76,24 @@ backends::Key WindowEnd::open_landing(backends::Link& link, std::vector<backends
 }
 
 std::string text_of(const WindowFacts& facts) {
-  return (facts.by_agent ? 'a' : 'p') + std::to_string(facts.counters) + ' ' + facts.scope;
+  return (facts.by_agent ? 'a' : 'p') + std::to_string(facts.counters) + ' ' + std::to_string(facts.at) + ' ' +
+         facts.scope;
 }
 
 WindowFacts facts_of(std::string_view text) {
-  const std::size_t end = text.find(' ');
-  if (end == std::string_view::npos) return {};
-  WindowFacts facts{text.front() == 'a', 0, std::string(text.substr(end + 1))};
-  std::from_chars(text.data() + 1, text.data() + end, facts.counters);
+  const std::size_t first = text.find(' ');
+  const std::size_t second = first == std::string_view::npos ? first : text.find(' ', first + 1);
+  if (second == std::string_view::npos) return {};
+  WindowFacts facts{text.front() == 'a', 0, 0, std::string(text.substr(second + 1))};
+  std::from_chars(text.data() + 1, text.data() + first, facts.counters);
+  std::from_chars(text.data() + first + 1, text.data() + second, facts.at);
   return facts;
 }
 
 WindowCore::WindowCore(std::shared_ptr<const Services> services, WindowOpening what)
     : opening(std::move(what)), id(new_secret()), scope_of_handle(scope_of(id)), services_(std::move(services)),
       counter_words_(opening.counters) {
-  const device::Extent memory = extent_of(opening.memory);
-  using Maps = backends::Transport::Maps;
-  if (services_->maps != Maps::process && (services_->maps != Maps::host || memory.segment == nullptr))
-    agent_ = std::make_unique<Agent>(services_, std::span(memory.data, memory.bytes), counter_words_.all());
+  if (needs_agent(opening.memory)) need_agent();
   notice_end = base::make_here<NoticeEnd>(services_, opening_alone(0, Role::notices));
 }
 
@@ -69,7 +101,16 @@ Error WindowCore::error(Code code, const std::string& what) const {
   return {code, opening.rank, -1, 0, 0, "window '" + opening.name + "': " + what};
 }
 
-Opening WindowCore::opening_for(const ChannelKey& key) const {
+bool WindowCore::needs_agent(const Slice& memory) const noexcept {
+  using Maps = backends::Transport::Maps;
+  return services_->maps != Maps::process && (services_->maps != Maps::host || extent_of(memory).segment == nullptr);
+}
+
+void WindowCore::need_agent() {
+  if (agent_ == nullptr) agent_ = std::make_unique<Agent>(services_, counter_words_.all());
+}
+
+Opening WindowCore::opening_for(const ChannelKey& key, const Piece* piece) const {
   const auto& ranks = opening.ranks;
   const auto found = std::find(ranks.begin(), ranks.end(), key.world_peer);
   Rank peer = ranks.empty() ? key.world_peer : -1;  // of another context, by a handle
@@ -77,10 +118,11 @@ Opening WindowCore::opening_for(const ChannelKey& key) const {
   return {key,
           opening.rank,
           peer,
-          opening.memory,
+          piece == nullptr ? opening.memory : piece->memory,
           ChannelOptions{},
           opening.name,
-          text_of({agent_ != nullptr, opening.counters, scope_of_handle}),
+          text_of(piece == nullptr ? WindowFacts{needs_agent(opening.memory), opening.counters, 0, scope_of_handle}
+                                   : WindowFacts{piece->by_agent, opening.counters, piece->at, piece->scope}),
           -1,
           true};
 }
@@ -93,15 +135,76 @@ Opening WindowCore::opening_alone(std::uint32_t number, Role role) const {
   return what;
 }
 
-ChannelEnd& WindowCore::admit(const ChannelKey& key) {
-  auto end = base::make_here<WindowEnd>(services_, opening_for(key), counter_words_.extent());
+ChannelEnd& WindowCore::admit(const ChannelKey& key, const std::shared_ptr<const Piece>& piece) {
+  auto end = base::make_here<WindowEnd>(services_, opening_for(key, piece.get()), counter_words_.extent(), piece);
   WindowEnd& made = *end;
   ends[made.id] = std::move(end);
   return made;
 }
 
 void WindowCore::join_agent(const ChannelKey& key) {
-  if (agent_ != nullptr) agent_->join(key, opening_for(key));
+  if (agent_ == nullptr) return;
+  const auto is = [&](const auto& one) { return one.second->scope == key.scope; };
+  const auto piece = std::ranges::find_if(pieces, is);
+  const device::Extent memory = extent_of(piece == pieces.end() ? opening.memory : piece->second->memory);
+  agent_->join(key, opening_for(key), {memory.data, memory.bytes});
+}
+
+std::shared_ptr<const Piece> WindowCore::piece_at(std::uint64_t offset) const {
+  auto found = pieces.upper_bound(offset);
+  if (found == pieces.begin()) return nullptr;
+  const auto& [at, piece] = *--found;
+  return piece->leaves || offset - at >= piece->memory.bytes() ? nullptr : piece;
+}
+
+/// With the registry's mutex.
+std::uint64_t WindowCore::place_for(std::optional<std::uint64_t> at, std::uint64_t bytes) const {
+  constexpr std::uint64_t kApart = 64;
+  const std::uint64_t own = opening.memory.bytes();
+  std::uint64_t after = own;  // the last byte
+  if (!pieces.empty()) after = pieces.rbegin()->first + pieces.rbegin()->second->memory.bytes();
+  const std::uint64_t begin = at ? *at : (after + kApart - 1) / kApart * kApart;
+  if (begin % sizeof(std::uint64_t) != 0) throw error(Code::bad_argument, "an offset that is not a multiple of 8");
+  if (begin + bytes < begin || (!at && begin < after))
+    throw error(Code::bad_argument, "there is no room behind its last byte");
+  const auto next = pieces.lower_bound(begin);
+  const bool overlaps_next = next != pieces.end() && next->first < begin + bytes;
+  const bool overlaps_last =
+      next != pieces.begin() && std::prev(next)->first + std::prev(next)->second->memory.bytes() > begin;
+  if (begin < own || overlaps_next || overlaps_last) {
+    throw error(Code::bad_argument,
+                std::to_string(bytes) + " bytes at offset " + std::to_string(begin) + " overlap others of the window");
+  }
+  return begin;
+}
+
+std::uint64_t WindowCore::attach(std::optional<std::uint64_t> at, Slice memory) {
+  memory = detail::SliceAccess::own(std::move(memory));
+  if (const std::string why = why_no_window(memory); !why.empty()) throw error(Code::bad_argument, why);
+  const std::lock_guard lock(services_->registry.mutex());
+  if (closing) throw error(Code::misuse, "the window is closed here");
+  const std::uint64_t begin = place_for(at, memory.bytes());
+  const bool by_agent = needs_agent(memory);
+  if (by_agent) need_agent();
+  auto piece = std::make_shared<Piece>(
+      Piece{begin, std::move(memory), scope_of_handle + as_bytes(++attached_), by_agent, false});
+  services_->registry.add_piece(*this, *piece);
+  pieces[begin] = std::move(piece);
+  return begin;
+}
+
+void WindowCore::detach(std::uint64_t at, std::optional<Timeout> timeout) {
+  const Timeout stated = timeout.value_or(services_->limits.connect);
+  base::Limit limit(stated);
+  std::shared_ptr<Piece> piece;
+  {
+    const std::lock_guard lock(services_->registry.mutex());
+    const auto found = pieces.find(at);
+    if (found == pieces.end()) throw error(Code::bad_argument, "nothing was attached at offset " + std::to_string(at));
+    piece = found->second;
+  }
+  if (services_->registry.detach(*this, *piece, limit)) return;
+  throw error(Code::timeout, "not detached after " + base::duration_text(stated) + ": peers still use the bytes");
 }
 
 CounterEnd& WindowCore::counter(std::uint32_t number) {
@@ -173,9 +276,10 @@ std::string WindowCore::describe() const {
   std::string text = "window '" + opening.name + "', " + std::to_string(opening.memory.bytes()) + " bytes, ";
   if (closing) return text + "closed";
   if (opening.counters != 0) text += std::to_string(opening.counters) + " counters, ";
+  if (!pieces.empty()) text += std::to_string(pieces.size()) + " pieces attached, ";
   return text + std::to_string(ends.size()) + (ends.size() == 1 ? " target" : " targets") + "; atomics: by " +
-         (agent_ == nullptr ? "processors, since every rank maps the memory"
-                            : "a thread of the owner, since not every rank maps the memory");
+         (needs_agent(opening.memory) ? "a thread of the owner, since not every rank maps the memory"
+                                      : "processors, since every rank maps the memory");
 }
 
 namespace {
@@ -246,6 +350,9 @@ WindowHandle Window::handle() const { return usable_here(core_).handle(0, bytes(
 WindowHandle Window::handle(std::size_t offset, std::size_t bytes) const {
   return usable_here(core_).handle(offset, bytes);
 }
+std::size_t Window::attach(Slice memory) { return usable_here(core_).attach(std::nullopt, std::move(memory)); }
+void Window::attach(std::size_t at, Slice memory) { usable_here(core_).attach(at, std::move(memory)); }
+void Window::detach(std::size_t at, std::optional<Timeout> timeout) { usable_here(core_).detach(at, timeout); }
 std::string Window::describe() const { return usable_here(core_).describe(); }
 
 void Window::wait(Stream stream, std::uint32_t counter, std::uint64_t count) {

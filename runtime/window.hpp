@@ -24,13 +24,25 @@ namespace sluice::runtime {
 /// 128 random bits.
 using WindowId = std::array<std::byte, 16>;
 
-/// The end that an owner has for one target of a peer. Its memory is that of the window; it has no verbs. It closes by
-/// itself when the peer closes its target, or dies.
+/// Memory that was attached to a window. A target reaches it by an end of its own, which it opens by an offset.
+struct Piece {
+  std::uint64_t at = 0;  ///< offset in the window
+  Slice memory;
+  std::string scope;      ///< of the lines of its targets
+  bool by_agent = false;  ///< an agent carries out its atomics
+  bool leaves = false;    ///< it is being detached; with the registry's mutex
+};
+
+/// The end that an owner has for one target of a peer. Its memory is that of the window, or of a piece; it has no
+/// verbs. It closes by itself when the peer closes its target, or dies.
 class WindowEnd final : public ChannelEnd {
  public:
-  /// `counters`: memory of their words, which the peer raises.
-  WindowEnd(std::shared_ptr<const Services> services, Opening what, const device::Extent& counters)
-      : ChannelEnd(std::move(services), std::move(what)), counters_(counters) {}
+  /// `counters`: memory of their words, which the peer raises. `piece`: null: of the window itself.
+  WindowEnd(std::shared_ptr<const Services> services, Opening what, const device::Extent& counters,
+            std::shared_ptr<const Piece> of_piece)
+      : ChannelEnd(std::move(services), std::move(what)), piece(std::move(of_piece)), counters_(counters) {}
+
+  const std::shared_ptr<const Piece> piece;
 
   backends::Key open_landing(backends::Link& link, std::vector<backends::Signal> more) override;
   bool passed() const noexcept override { return true; }
@@ -78,6 +90,9 @@ class WindowCore {
   WindowHandle handle(std::size_t offset, std::size_t bytes) const;
   std::string describe() const;
   Error error(Code code, const std::string& what) const;
+  /// Attaches memory at an offset; nothing: at the next that is free. Returns the offset. @throws Error
+  std::uint64_t attach(std::optional<std::uint64_t> at, Slice memory);
+  void detach(std::uint64_t at, std::optional<Timeout> timeout);
   /// @throws Error{Code::bad_argument} if the window has no counter of this number; {Code::misuse} once closed
   CounterEnd& counter(std::uint32_t number);
   /// @throws Error{Code::misuse} once closed
@@ -85,8 +100,10 @@ class WindowCore {
   const Services& services() const noexcept { return *services_; }
 
   // For the registry, with its mutex.
-  /// Makes the end for a target of a peer.
-  ChannelEnd& admit(const ChannelKey& key);
+  /// Makes the end for a target of a peer; `piece`: of these bytes.
+  ChannelEnd& admit(const ChannelKey& key, const std::shared_ptr<const Piece>& piece = nullptr);
+  /// The piece that has this byte; null: there is none.
+  std::shared_ptr<const Piece> piece_at(std::uint64_t offset) const;
   /// A target has opened its line to the agent.
   void join_agent(const ChannelKey& key);
   /// A target, for which the end `of` was made, has failed: what it was to count, or to give notice of, never comes.
@@ -95,6 +112,7 @@ class WindowCore {
   ChannelEnd& admit_notices(const ChannelKey& key);
   std::map<std::uint64_t, std::shared_ptr<WindowEnd>> ends;       ///< by number
   std::map<std::uint32_t, std::shared_ptr<CounterEnd>> counters;  ///< those that the owner has used
+  std::map<std::uint64_t, std::shared_ptr<Piece>> pieces;         ///< by offset
   std::shared_ptr<NoticeEnd> notice_end;
   struct Loss {
     Code code{};
@@ -105,13 +123,17 @@ class WindowCore {
   bool closing = false;            ///< by its user
 
  private:
-  Opening opening_for(const ChannelKey& key) const;
+  Opening opening_for(const ChannelKey& key, const Piece* piece = nullptr) const;
+  bool needs_agent(const Slice& memory) const noexcept;
+  void need_agent();
+  std::uint64_t place_for(std::optional<std::uint64_t> at, std::uint64_t bytes) const;
   Opening opening_alone(std::uint32_t number, Role role) const;
   std::string what_holds_up() const;
 
   const std::shared_ptr<const Services> services_;
   const CounterWords counter_words_;
   std::unique_ptr<Agent> agent_;  // null: processors carry atomics out, since every rank maps the memory
+  std::uint64_t attached_ = 0;    // how many pieces, those among them that were detached
   bool closed_ = false;
 };
 
@@ -119,7 +141,8 @@ class WindowCore {
 struct WindowFacts {
   bool by_agent = false;  ///< an agent carries out the atomics
   std::uint32_t counters = 0;
-  std::string scope;  ///< of the agent
+  std::uint64_t at = 0;  ///< offset of the piece
+  std::string scope;     ///< of the lines: to the agent, and for notices
 };
 std::string text_of(const WindowFacts& facts);
 WindowFacts facts_of(std::string_view text);
@@ -127,6 +150,18 @@ WindowFacts facts_of(std::string_view text);
 /// The scope of the window with this id, which is no name's.
 std::string scope_of(const WindowId& id);
 bool is_scope_of_handle(std::string_view scope);
+/// The scope by which a target opens the piece that has the byte at `offset` of a window.
+std::string scope_at(std::string_view scope_of_handle, std::uint64_t offset);
+/// Of such a scope; nothing: it is another one.
+struct PlaceInWindow {
+  std::string scope;
+  std::uint64_t offset = 0;
+};
+std::optional<PlaceInWindow> place_of(std::string_view scope);
+bool is_scope_of_place(std::string_view scope) noexcept;
+
+/// Why a window cannot be made of this memory; empty: it can.
+std::string why_no_window(const Slice& memory);
 
 /// A block of a window.
 struct Block {

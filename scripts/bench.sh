@@ -77,6 +77,9 @@ cmd_bench() {
   bench_rows halo mpiexec -n 2 "$measure" halo
   bench_rows rma mpiexec -n 2 "$measure" rma \
     --goal 'fetch_add/mpi_rma=1.5@8,flush/mpi_rma=1.5@0:8,notice/mpi_rma=3,notify/mpi_rma=3@8,fence/mpi_rma=1.5,post/mpi_rma=1.5,lock/mpi_rma=1.5,just written/floor=0.77@64,just written/floor=0.952@64k'
+  bench_rows mpi_windows mpiexec -n 2 env "LD_PRELOAD=$PWD/build/apps/libsluice_mpi_rma.so" "$measure" mpi_windows --goal sluice_api=0.77
+  bench_rows hash_table mpiexec -n 2 "$measure" hash_table --goal mpi_rma=1.5
+  bench_rows sparse_exchange mpiexec -n 2 "$measure" sparse_exchange --goal 'mpi*=1.5'
   bench_rows packing mpiexec -n 2 "$measure" packing --rounds 10
   bench_rows overlap mpiexec -n 2 "$measure" overlap
   bench_rows scale "$run" -n 8 "$measure" scale

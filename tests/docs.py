@@ -4,7 +4,7 @@
 
 A ```cpp block, or a ```c block (C99), with a main is a program, and the line before it must be a comment that says how to run it:
     <!-- run: sluice-run -n 2 -->     or     <!-- run: mpiexec -n 2 -->     or     <!-- run: sluice-run -n 2 with CUDA's driver -->
-    or     <!-- run: mpiexec -n 2 with Sluice's windows -->
+    or     <!-- run: mpiexec -n 2 with Sluice's windows -->     or     <!-- run: mpiexec -n 2 linked with Sluice's windows -->
 Each must exit 0. If a ```text block follows it directly, those lines must be its output, in any order. CUDA's driver is the emulated one.
 What this build has no MPI, no Kokkos or no CUDA for is listed as left out.
 """
@@ -20,7 +20,7 @@ import sys
 BLOCK = re.compile(
     r"(?P<before>[^\n]*)\n```(?P<language>cpp|c)\n(?P<code>.*?)\n```\n(?:\n?```text\n(?P<output>.*?)\n```\n)?", re.DOTALL
 )
-RUN = re.compile(r"<!-- run: (?P<launcher>sluice-run|mpiexec) (?P<args>[^>]*?)(?P<cuda> with CUDA's driver)?(?P<rma> with Sluice's windows)? ?-->")
+RUN = re.compile(r"<!-- run: (?P<launcher>sluice-run|mpiexec) (?P<args>[^>]*?)(?P<cuda> with CUDA's driver)?(?P<rma>(?: linked)? with Sluice's windows)? ?-->")
 
 
 class Failure(Exception):
@@ -28,7 +28,7 @@ class Failure(Exception):
 
 
 def programs(source):
-    """Yields (name, code, launcher, args, whether with CUDA, expected output or None, language, whether with MPI's windows by Sluice) for each program."""
+    """Yields (name, code, launcher, args, whether with CUDA, expected output or None, language, how with MPI's windows by Sluice, if so) for each program."""
     for page in [source / "README.md", *sorted((source / "docs").glob("*.md"))]:
         text = page.read_text()
         for found in BLOCK.finditer(text):
@@ -39,7 +39,7 @@ def programs(source):
             if not how:
                 raise Failure(f"{page.name}:{line}: a program without <!-- run: ... --> on the line before it")
             yield (f"{page.stem}_{line}", found["code"], how["launcher"], how["args"].split(), bool(how["cuda"]), found["output"],
-                   found["language"], bool(how["rma"]))
+                   found["language"], how["rma"] or "")
 
 
 def uses_kokkos(program):
@@ -60,7 +60,8 @@ def compile_and_run(program, options):
     source, binary = options.work / f"{name}.{language}", options.work / name
     source.write_text(code + "\n")
     library = [f"-L{options.build}", f"-Wl,-rpath,{options.build}"]
-    mpi_flags = ["-Wl,-u,sluice_mpi_starter", "-lsluice_mpi"] if with_mpi else []
+    linked = with_windows.startswith(" linked")
+    mpi_flags = ["-Wl,-u,sluice_mpi_starter", "-lsluice_mpi"] if with_mpi and not linked else ["-lsluice_mpi_rma"] if linked else []
     compiler = "mpicxx" if with_mpi else options.compiler
     # With checks, in which what the pages teach is no mistake.
     environment = {**os.environ, "SLUICE_CHECK": "1", "MPICH_CXX": options.compiler, "OMPI_CXX": options.compiler}  # what mpicxx calls
@@ -78,7 +79,7 @@ def compile_and_run(program, options):
         environment["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
     common = [*options.flags.split(), "-O0", "-Wall", "-Wextra", f"-I{options.source}/include", f"-I{options.build}/include"]
     in_c = [options.c_compiler, "-std=c99", "-pedantic", "-Werror", *common, "-c", source, "-o", f"{binary}.o"]  # C++ links it
-    windows = ["env", f"LD_PRELOAD={options.build}/libsluice_mpi_rma.so"] if with_windows else []
+    windows = ["env", f"LD_PRELOAD={options.build}/libsluice_mpi_rma.so"] if with_windows and not linked else []
     steps = [
         *([in_c] if language == "c" else []),
         [compiler, "-std=c++20", *common, f"{binary}.o" if language == "c" else source,

@@ -496,7 +496,7 @@ def measure_app(app):
 
 
 # Of the suites on streams of a GPU: those of graphs and kernels, and those that are about networks and other processors.
-NOT_EAGER = "*Graph*:*GpuK*:*cuda_graph*:*cuda_kernel*:*inline_cuda*_d3_*:*Accesses*:*/Atomics.*:*NoAtomics*:*Armed*:*Budgets*:*Bursts*"
+NOT_EAGER = "*Graph*:*GpuK*:*cuda_graph*:*cuda_kernel*:*inline_cuda*_d3_*:*/Accesses.*:*/Atomics.*:*NoAtomics*:*Armed*:*Budgets*:*Bursts*"
 
 # In the order of their weight, so that a run that is cut short has the first ones.
 STAGES = [

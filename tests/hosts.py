@@ -405,6 +405,15 @@ class Tests:
             expect_codes(outputs, 1)
             assert any("no backend that is open here reaches rank" in output.text for output in outputs)
 
+    def test_peers_by_memory_and_by_network_add_to_one_word(self):
+        for backend in self.backends:
+            with Net(2) as net:
+                outputs = net.launch(self.run, [2, 1], [self.rank, "add"], SLUICE_BACKENDS=f"shm,{backend}")
+                expect_codes(outputs, 0)
+                assert "the sum is 6000 of 6000" in outputs[0].text, outputs[0].text
+                assert re.search("rank 1: .*shm", outputs[0].text), outputs[0].text
+                assert re.search(f"rank 2: .*{backend.removeprefix('ofi:')}", outputs[1].text), outputs[1].text
+
     @of_applications
     def test_data_under_sluice_run(self):
         for backend in self.backends:

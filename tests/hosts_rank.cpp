@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -145,6 +146,42 @@ void exchanges_a_little(sluice::Context& context) {
 
 void exchanges_for_ever(sluice::Context& context) { exchanges(context, std::numeric_limits<int>::max()); }
 
+/// All ranks add to one word of rank 0, which computes, sleeps, and looks at its memory without a call meanwhile.
+void adds_to_a_window(sluice::Context& context) {
+  constexpr std::uint64_t kTimes = 2000;
+  constexpr std::size_t kSum = 0, kDone = 8;
+  const auto ranks = static_cast<std::uint64_t>(context.size());
+  const sluice::Memory memory = context.allocate(16);
+  const sluice::Memory memory_of_old = context.allocate(8);
+  const sluice::Slice old = memory_of_old.all();
+  sluice::Window window;
+  if (context.rank() == 0) window = context.window("sum", memory.all());
+  sluice::Target target = context.target(0, "sum");
+  target.wait_connected();
+  std::uint64_t last = 0;
+  const auto add = [&](std::uint64_t i) {
+    target.fetch_add({}, kSum, 1, old);
+    target.flush({});
+    const std::uint64_t before = old.as<std::uint64_t>()[0];
+    if (i != 0 && before <= last) throw std::runtime_error("a sum that does not grow");
+    last = before;
+  };
+  for (std::uint64_t i = 0; i < kTimes; ++i) add(i);
+  if (context.rank() != 0) {
+    say("rank " + std::to_string(context.rank()) + ": " + target.describe());
+    static_cast<void>(target.fetch_add(kDone, 1));
+    return target.close();
+  }
+  const sluice::Slice words = memory.all();
+  const std::atomic_ref<std::uint64_t> done(words.as<std::uint64_t>()[1]);
+  while (done.load() != ranks - 1) {
+    for (const auto end = Clock::now() + 2ms; Clock::now() < end;) {
+    }
+    std::this_thread::sleep_for(2ms);
+  }
+  say("the sum is " + std::to_string(target.fetch_add(kSum, 0)) + " of " + std::to_string(ranks * kTimes));
+}
+
 // ---- without a context: messages alone
 
 struct Speaker final : sluice::runtime::Peers::Handler {
@@ -193,11 +230,10 @@ int chatters(std::uint64_t messages) {
   return 0;
 }
 
-const std::map<std::string_view, sluice::Body> kBodies = {{"who", says_who_it_is},
-                                                          {"wait", waits},
-                                                          {"watch", watches_the_last},
-                                                          {"exchange", exchanges_a_little},
-                                                          {"exchange_on", exchanges_for_ever}};
+const std::map<std::string_view, sluice::Body> kBodies = {
+    {"who", says_who_it_is},          {"wait", waits},
+    {"watch", watches_the_last},      {"add", adds_to_a_window},
+    {"exchange", exchanges_a_little}, {"exchange_on", exchanges_for_ever}};
 
 }  // namespace
 
@@ -205,7 +241,7 @@ int main(int argc, char** argv) {
   if (argc == 3 && std::string_view(argv[1]) == "chatter") return chatters(std::strtoull(argv[2], nullptr, 10));
   const auto body = argc == 2 ? kBodies.find(argv[1]) : kBodies.end();
   if (body == kBodies.end()) {
-    std::fputs("usage: hosts_rank who|wait|watch|exchange|exchange_on, or chatter MESSAGES\n", stderr);
+    std::fputs("usage: hosts_rank who|wait|watch|add|exchange|exchange_on, or chatter MESSAGES\n", stderr);
     return 2;
   }
   return sluice::run(argc, argv, body->second);

@@ -15,13 +15,13 @@ import tempfile
 import mutants
 
 # Bottom up. A file includes its own floor and lower ones only; "include" is the public API.
-FLOORS = ["base", "include", "device", "backends", "peers", "runtime", "launch", "rma", "c"]
+FLOORS = ["base", "include", "device", "backends", "peers", "runtime", "launch", "rma", "collectives", "c"]
 # Folders outside the library and what they may include besides the public API and the standard library.
 OUTSIDE = ["apps", "tests", "examples"]
 CODE = {".cpp", ".hpp", ".cu", ".c", ".h"}
 SOURCES = CODE | {".cmake", ".py", ".sh"}
 
-MPI_PLACES = [r"include/sluice/mpi\.hpp", r"launch/mpi\.cpp", r"rma/mpi/.*", r"apps/.*mpi[^/]*", r"tests/.*", r"examples/.*"]
+MPI_PLACES = [r"include/sluice/mpi(\.hpp|_rma\.h)", r"launch/mpi\.cpp", r"rma/mpi/.*", r"apps/.*mpi[^/]*", r"tests/.*", r"examples/.*"]
 VENDOR = re.compile(r"^(cuda(_\w+)?|hip/.*|nvtx3/.*|cooperative_groups|nccl|nvml)(\.h|\.hpp)?$")
 STANDARD = re.compile(r"^[a-z_0-9]+$")  # of C++: no folder, no suffix
 C_TYPES = ("stddef.h", "stdint.h")  # for the public headers for C
@@ -91,6 +91,8 @@ def library_finding(source, header):
         return "c/ includes the public API only"
     if floor == "rma" and target not in ("base", "include", "rma"):
         return "rma/ is built on the public API: it includes base/, include/ and itself only"
+    if floor == "collectives" and target not in ("base", "include", "device", "runtime", "collectives"):
+        return "collectives/ knows no backend and no peers: it is built on channels"
     if floor == "base" and target != "base":
         return "base/ includes the standard library only"
     if header == "runtime/world.hpp" and CHANNELS.fullmatch(source.as_posix()):
@@ -268,6 +270,7 @@ PLANTS = [
     ("include/sluice/x.hpp", SPDX + '#include "base/words.hpp"\n', "nothing of ours but itself"),
     ("rma/x.cpp", SPDX + '#include "runtime/channel.hpp"\n', "built on the public API"),
     ("runtime/x.cpp", SPDX + '#include "rma/barrier.hpp"\n', "never points up"),
+    ("collectives/x.cpp", SPDX + '#include "rma/barrier.hpp"\n', "built on channels"),
     ("device/x.cpp", SPDX + '#include "backends/transport.hpp"\n', "never points up"),
     ("device/x.cu", SPDX + '#include "backends/transport.hpp"\n', "never points up"),
     ("device/x.cu", "int x;\n", "no SPDX"),
@@ -334,6 +337,7 @@ GOOD = {
     "include/sluice/c.h": "/* " + SPDX[3:-1] + " */\n#include <stdint.h>\n",
     "runtime/engine.cpp": SPDX + '#include "backends/transport.hpp"\n',
     "rma/barrier.cpp": SPDX + '#include "rma/barrier.hpp"\n#include "base/limit.hpp"\n#include <sluice/channel.hpp>\n',
+    "collectives/binomial.cpp": SPDX + '#include "collectives/binomial.hpp"\n#include "runtime/fate.hpp"\n',
     "apps/life/main.cpp": SPDX + '#include "apps/common/png.hpp"\n#include "apps/life/rle.hpp"\n#include <png.h>\n',
     "apps/bench/copy.cpp": SPDX + '#include "base/copy.hpp"\n',
     "apps/common/exchange_mpi.cpp": SPDX + "#include <mpi.h>\n",

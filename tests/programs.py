@@ -31,6 +31,7 @@ RUN = "{bin}/sluice-run"
 PASSED = r"^VERIFICATION: PASSED$"
 EMUCUDA = "env LD_LIBRARY_PATH={emucuda} EMUCUDA_KERNELS={emucuda}/libemukernels.so"
 FAKE_UCX = f"{EMUCUDA} PATH={{out}}:/usr/bin:/bin"
+OUR_WINDOWS = "env LD_PRELOAD={bin}/../libsluice_mpi_rma.so"  # before MPI's
 OPENMP = "env OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive"
 RANKS = (1, 2, 4, 6)
 SEVERAL = RANKS[1:]
@@ -221,6 +222,9 @@ ROWS = [
           ("on_a_stream", 2, "--stream host", ".*--stream host"), ("elsewhere", 2, "--memory user", ".*--memory user"),
           ("deep", 2, "--depth 2", ".*--depth"), ("read", 2, "--touch", ".*--touch"), ("of_half_a_word", 2, "--sizes 4:8", "moves words: --sizes begin at 8"),
           ("of_three", 3, "", "needs exactly 2 ranks"))),
+    *((f"bench.{name}.on_a_stream", f"{RUN} -n 2 {{bin}}/sluice-bench {name} --stream host", 2, rf"^sluice-bench: {name} .*--stream host")
+      for name in ("hash_table", "sparse_exchange")),
+    ("bench.mpi_windows.without_ours", f"{RUN} -n 2 {{bin}}/sluice-bench mpi_windows", 2, r"^sluice-bench: mpi_windows needs libsluice_mpi_rma"),
     ("bench.packing_without_kokkos", f"{RUN} -n 2 {{bin}}/sluice-bench packing", 2,
      r"^sluice-bench: packing is not in this sluice-bench: it was built without Kokkos$"),
     *((f"bench.columns.{name}", f"{RUN} -n 2 {{bin}}/sluice-bench {how} --columns cup-ecs", 2, rf"^sluice-bench: --columns cup-ecs {wanted}")
@@ -268,6 +272,9 @@ BENCHES = [
     ("scale.channels", f"{RUN} -n 4 --threads {BENCH} scale --channels 32", 0, ""),
     ("rma", f"{RUN} -n 2 {BENCH} rma --sizes 8,64,64k", 0, "floor sluice_call"),
     ("rma.threads", f"{RUN} -n 2 --threads {BENCH} rma --sizes 512", 0, "floor sluice_call"),
+    ("hash_table", f"{RUN} -n 3 {BENCH} hash_table", 0, ""),
+    ("sparse_exchange", f"{RUN} -n 3 --threads {BENCH} sparse_exchange --sizes 8,64k", 0, ""),
+    *((f"{name}.ofi", f"{RUN} -n 2 {BENCH} {name} --backend ofi:tcp", 0, "") for name in ("hash_table", "sparse_exchange")),
     ("setup", f"{RUN} -n 2 {BENCH} setup", 0, ""),
     ("setup.threads", f"{RUN} -n 8 --threads {BENCH} setup --sizes 4k", 0, ""),
     ("copy", f"{BENCH} copy --sizes 8,64k --offsets 0,16", 0, "shipped tuned"),
@@ -314,6 +321,9 @@ BENCHES = [
     ("overlap.mpi", f"mpiexec -n 2 {BENCH} overlap --sizes 4k", 0, f"{PARTS} mpi"),
     ("scale.mpi", f"mpiexec -n 2 {BENCH} scale --sizes 8 --against all", 0, "floor mpi mpi_persistent"),
     ("rma.mpi", f"mpiexec -n 2 {BENCH} rma --sizes 8,64", 0, "floor mpi_rma sluice_call"),
+    ("hash_table.mpi", f"mpiexec -n 2 {BENCH} hash_table", 0, "mpi_rma"),
+    ("sparse_exchange.mpi", f"mpiexec -n 2 {BENCH} sparse_exchange --sizes 8,4k", 0, "mpi_rma mpi_nbx mpi_rsx"),
+    ("mpi_windows", f"mpiexec -n 2 {OUR_WINDOWS} {BENCH} mpi_windows", 0, "sluice_api"),
     ("packing.mpi", f"mpiexec -n 2 {BENCH} packing --sizes 4:8 --csv {{out}}/packing.csv --columns cup-ecs", 0, "mpi_packed mpi_datatype"),
     ("setup.mpi", f"mpiexec -n 2 {BENCH} setup", 0, ""),
     *((name, f"{APPS} {{bin}}/{name}", 0, "mpi mpi_persistent none") for name in ("jacobi", "heat", "life")),
@@ -666,6 +676,9 @@ def main():
             if " packing" in row[1] and with_kokkos == row[0].endswith("without_kokkos"):
                 absent.append("build without Kokkos" if with_kokkos else "Kokkos")
             absent += [] if emucuda.exists() or EMUCUDA not in row[1] else ["emulated GPU"]
+            # A sanitizer has to be the first library of a program.
+            before_mpi = "ASAN_OPTIONS" not in os.environ and (options.bin / "../libsluice_mpi_rma.so").exists()
+            absent += [] if before_mpi or OUR_WINDOWS not in row[1] else ["library before MPI"]
             if absent or ("mpiexec" in needs and not options.mpiexec):
                 print(f"not in this build: {row[0]} (no {absent[0] if absent else 'MPI'})")
                 continue

@@ -98,16 +98,33 @@ void check_packing(const Options& options) {
   refuse_if(options.sizes.front() < sizeof(int), "moves ints: --sizes begin at 4");
 }
 
-// In `rma` the calling thread reaches memory of the library.
-void check_rma(const Options& options) {
-  const auto refuse_if = [&](bool asked, const char* what) {
-    if (asked) throw apps::UsageError(std::string("rma ") + what);
+bool of_windows(const Bench& bench) {
+  return bench.run == run_rma || bench.run == run_mpi_windows || bench.run == run_hash_table ||
+         bench.run == run_sparse_exchange;
+}
+
+// The calling thread reaches memory of the library.
+void check_windows(const Bench& bench, const Options& options) {
+  const auto refuse_if = [&](bool asked, const std::string& what) {
+    if (asked) throw apps::UsageError(fmt::format("{} {}", bench.name, what));
   };
   refuse_if(options.stream == StreamChoice::host, "is not measured with --stream host");
   refuse_if(options.memory == MemoryChoice::user, "is not measured with --memory user");
   refuse_if(options.depth > 1, "has no slots: --depth is for other benches");
-  refuse_if(options.touch, "is not measured with --touch: the owner checks what was put after each sample");
+  refuse_if(options.touch, "is not measured with --touch: what arrives is checked without it");
   refuse_if(options.sizes.front() < sizeof(std::uint64_t), "moves words: --sizes begin at 8");
+  refuse_if(bench.run == run_mpi_windows && !mpi_windows_are_ours(),
+            "needs libsluice_mpi_rma before MPI: mpiexec -n 2 env LD_PRELOAD=.../libsluice_mpi_rma.so ...");
+}
+
+void check_collectives(const Options& options) {
+  const auto refuse_if = [&](bool asked, const char* what) {
+    if (asked) throw apps::UsageError(std::string("collectives ") + what);
+  };
+  refuse_if(options.memory == MemoryChoice::user, "is not measured with --memory user");
+  refuse_if(options.depth > 1, "has no slots: --depth is for other benches");
+  refuse_if(options.touch, "is not measured with --touch");
+  refuse_if(options.sizes.front() % sizeof(double) != 0, "adds doubles: --sizes begin at 8");
 }
 
 // CUP-ECS's columns describe ping-pongs of ints.
@@ -160,6 +177,15 @@ const std::vector<Bench>& benches() {
        kInline, false, true, 2, kAnyNumber},
       {"rma", "time of an access to a window: put, get, atomics, flush, notices, counters and epochs", run_rma,
        &Rival::rma, "all", "8,64,512,4k,64k", kInline, false, true, 2, 2},
+      {"mpi_windows",
+       "time of an access to a window by MPI's calls through libsluice_mpi_rma, beside the C++ interface",
+       run_mpi_windows, &Rival::rma, "none", "8,4k", kInline, false, true, 2, 2},
+      {"hash_table", "time of the insert of a key into a table that is spread over all ranks", run_hash_table,
+       &Rival::hash_table, "all", "8", kInline, false, true, 2, kAnyNumber},
+      {"sparse_exchange", "time of a round of messages to ranks that do not expect them", run_sparse_exchange,
+       &Rival::sparse_exchange, "all", "8,512,4k", kInline, false, true, 2, kAnyNumber},
+      {"collectives", "time of a barrier, a sum, a broadcast, and exchanges of all ranks", run_collectives,
+       &Rival::collectives, "all", "8:64k", kInline, false, true, 2, kAnyNumber},
       {"setup", "times of opening and closing a channel, and memory", run_setup, nullptr, "none", "64", kInline, false,
        true, 2, kAnyNumber},
       {"failure", "time from the death of a rank to the error at the others", run_failure, nullptr, "none", "64",
@@ -190,7 +216,8 @@ const Bench& choose(Options& options, int ranks) {
   check_gpu(bench, options);
   check_settings(bench, options);
   if (bench.run == run_packing) check_packing(options);
-  if (bench.run == run_rma) check_rma(options);
+  if (of_windows(bench)) check_windows(bench, options);
+  if (bench.run == run_collectives) check_collectives(options);
   check_channels(bench, options);
   check_batch(bench, options);
   check_columns(bench, options);

@@ -45,6 +45,11 @@ void run_scale(Session& session);
 /// `scale --channels`
 void run_growth(Session& session);
 void run_rma(Session& session);
+void run_collectives(Session& session);
+/// MPI's calls in a process in whose windows libsluice_mpi_rma serves them, beside ours.
+void run_mpi_windows(Session& session);
+void run_hash_table(Session& session);
+void run_sparse_exchange(Session& session);
 void run_setup(Session& session);
 void run_copy(Session& session);
 void run_failure(Session& session);

@@ -3,6 +3,7 @@
 #include "apps/bench/benches.hpp"
 
 #include "apps/bench/harness/accesses.hpp"
+#include "apps/bench/rivals/mpi.hpp"
 
 #include <utility>
 #include <vector>
@@ -68,17 +69,35 @@ void measure_accesses(Session& session, const AccessRow& row, std::size_t bytes)
               std::move(beside));
 }
 
+// MPI's calls are measured as ours, beside the same accesses by the C++ interface.
+void measure_mpi_windows(Session& session, const AccessRow& row, std::size_t bytes) {
+  Workload workload = session.pair_workload(bytes, 1);
+  workload.access = row.access;
+  Ours by_interface = make_accesses(workload);
+  std::vector<Entry> beside;
+  beside.push_back({"sluice_api", "Target and CollectiveWindow", std::move(by_interface.contender)});
+  measure_row(session, workload, &Rival::rma, {make_mpi_accesses(workload), by_interface.description},
+              {row.metric, "us", in_us}, budget_of(session, workload), std::move(beside));
+}
+
+template <class Measure>
+void measure_sizes_of(Session& session, const AccessRow& row, Measure measure_one) {
+  if (!row.of_each_size) return measure_one(session, row, row.min_bytes);
+  for (const std::size_t bytes : session.options.sizes) {
+    if (bytes >= row.min_bytes) measure_one(session, row, bytes);
+  }
+}
+
 }  // namespace
 
 void run_rma(Session& session) {
+  for (const AccessRow& row : kRows) measure_sizes_of(session, row, measure_accesses);
+}
+
+void run_mpi_windows(Session& session) {
   for (const AccessRow& row : kRows) {
-    if (!row.of_each_size) {
-      measure_accesses(session, row, row.min_bytes);
-      continue;
-    }
-    for (const std::size_t bytes : session.options.sizes) {
-      if (bytes >= row.min_bytes) measure_accesses(session, row, bytes);
-    }
+    if (row.access != Access::fresh_get && !is_round_trip(row.access))
+      measure_sizes_of(session, row, measure_mpi_windows);
   }
 }
 

@@ -16,7 +16,10 @@ namespace apps {
 namespace {
 
 int say(const Parsed& parsed) {
-  fmt::print(parsed.exit_code == 0 ? stdout : stderr, "{}", parsed.text);
+  if (parsed.exit_code == 0)
+    print_text(parsed.text);
+  else
+    fmt::print(stderr, "{}", parsed.text);
   return parsed.exit_code;
 }
 

@@ -127,6 +127,11 @@ void flush_output() {
     throw std::system_error(error, std::generic_category(), "cannot write to standard output");
 }
 
+void print_text(const std::string& text) noexcept {
+  int none = 0;
+  if (std::fputs(text.c_str(), stdout) < 0) g_output_error.compare_exchange_strong(none, errno);
+}
+
 void flush_lines() noexcept {
   int none = 0;
   if (std::fflush(stdout) != 0) g_output_error.compare_exchange_strong(none, errno);  // the first error stays

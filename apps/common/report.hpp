@@ -62,6 +62,8 @@ void flush_output();
 /// Flushes standard output, so that the lines of a job that is killed are in the file. An error is kept for
 /// `flush_output`, and the job continues.
 void flush_lines() noexcept;
+/// Writes to standard output. An error is kept for `flush_output`.
+void print_text(const std::string& text) noexcept;
 
 /// Prints to standard output, and flushes it.
 template <class... Values>

@@ -14,22 +14,26 @@ struct Offered {
   std::uint64_t bytes = 0;
 };
 
-Bounds bounds_of(const Rail& rail, const Offered& offered) {
+Bounds bounds_of(const Offered& offered) {
   constexpr const char* kNotMapped = "it is not mapped";
-  return {.offered = offered.bytes, .at_once = rail.largest_message(), .no_atomics = kNotMapped, .no_gpus = kNotMapped};
+  return {.offered = offered.bytes, .no_atomics = kNotMapped, .no_gpus = kNotMapped};
 }
 
 class RmaAccess final : public EngineAccess, private Mover {
  public:
   RmaAccess(Station& station, Destination& there, int depth, device::Watch& watch, const Offered& offered)
-      : EngineAccess(bounds_of(*there.route(0).rail, offered), depth, watch,
-                     station.provider + ": posted by the engine"),
+      : EngineAccess(bounds_of(offered), depth, watch, station.provider + ": posted by the engine"),
         Mover(station, there, watch, "a request"), route_(there.route(0)),
         rail_(*route_.rail), offered_{route_.from, route_.address, offered.spot},
-        flights_(static_cast<std::size_t>(depth)) {
+        depth_(static_cast<std::size_t>(depth)), flights_(depth_ + kPieces) {
     if (!rail_.reads()) throw std::runtime_error(station.provider + " cannot read the memory of peers");
     const std::lock_guard lock(station.mutex);
-    for (Flight& flight : flights_) rail_.know(flight.operation, *this);
+    for (std::size_t i = 0; i < flights_.size(); ++i) {
+      Operation& operation = flights_[i].operation;
+      operation.lane = i;
+      operation.piece = i >= depth_;
+      rail_.know(operation, *this);
+    }
     join();
   }
 
@@ -52,26 +56,45 @@ class RmaAccess final : public EngineAccess, private Mover {
     const std::lock_guard lock(station_.mutex);
     if (suspicious() || lost()) return false;  // the rest waits for the verdict too
     return attempt(refused_, route_, [&] {
-      Flight& flight = flights_[epoch % flights_.size()];
+      if (!post_pieces(request)) return false;
+      Flight& flight = flights_[epoch % depth_];
       flight.operation.epoch = epoch;
-      const Posted posted = start(flight, request);
-      if (posted != Posted::under_way) flight.local.reset();
+      const Posted posted = start(flight, request, {posted_, request.local.size() - posted_});
+      if (posted == Posted::busy) return false;
+      posted_ = 0;
       if (posted == Posted::over) over(epoch);
-      return posted != Posted::busy;
+      return true;
     });
   }
 
-  Posted start(Flight& flight, const Request& request) {
-    const std::size_t bytes = request.local.size();
-    if (bytes == 0) return Posted::over;
-    std::byte* const here = request.local.data();
+  /// Posts all pieces but the last of an access that has more bytes than a message. The last piece ends the access, so
+  /// it waits until the others have completed.
+  bool post_pieces(const Request& request) {
+    const std::size_t most = rail_.largest_message();
+    while (request.local.size() - posted_ > most) {
+      const auto piece = std::find_if(pieces_begin(), flights_.end(), is_free);
+      if (piece == flights_.end() || start(*piece, request, {posted_, most}) == Posted::busy) return false;
+      refused_.end();
+      posted_ += most;
+    }
+    return posted_ == 0 || no_piece_is_posted();
+  }
+
+  /// `part`: of the bytes of the request.
+  Posted start(Flight& flight, const Request& request, Range part) {
+    if (part.bytes == 0) return Posted::over;
+    std::byte* const here = request.local.data() + part.offset;
     flight.local = registration_of(request.local);
-    flight.bytes = bytes;
+    flight.bytes = part.bytes;
     void* const desc = flight.local->desc();
     Remote there = offered_;
-    there.spot.address += request.offset;
-    if (request.kind == Request::Kind::get) return rail_.read(here, bytes, desc, there, flight.operation);
-    return rail_.write({here, bytes, desc, flight.local->of_gpu}, there, {}, true, flight.operation);
+    there.spot.address += request.offset + part.offset;
+    const Posted posted =
+        request.kind == Request::Kind::get
+            ? rail_.read(here, part.bytes, desc, there, flight.operation)
+            : rail_.write({here, part.bytes, desc, flight.local->of_gpu}, there, {}, true, flight.operation);
+    if (posted != Posted::under_way) flight.local.reset();
+    return posted;
   }
 
   /// A registration ends with its region, so the last one is not used for memory that the program has freed.
@@ -83,9 +106,11 @@ class RmaAccess final : public EngineAccess, private Mover {
   }
 
   void ended(Operation& operation, const std::string& why_not) override {
-    flights_[operation.epoch % flights_.size()].local.reset();
-    if (why_not.empty() || lost()) return over(operation.epoch);
-    suspect(failure_of(route_, why_not));
+    flights_[operation.lane].local.reset();
+    const bool failed = !why_not.empty() && !lost();
+    if (failed) suspect(failure_of(route_, why_not));
+    if (operation.piece) return;  // the access ends with its last piece, or is left out
+    if (!failed) return over(operation.epoch);
     lost_.push_back(operation.epoch);
     station_.attend_to(*this);
   }
@@ -104,6 +129,12 @@ class RmaAccess final : public EngineAccess, private Mover {
     return false;
   }
 
+  /// Pieces of an access that goes no further have completed.
+  bool at_rest(std::size_t) override {
+    const std::lock_guard lock(station_.mutex);
+    return no_piece_is_posted();
+  }
+
   bool rests() const override { return watch_.failed() && (!lost() || gave_up_); }
 
   /// Nothing waits for the operations under way any more: `each(epoch)`.
@@ -111,10 +142,19 @@ class RmaAccess final : public EngineAccess, private Mover {
   void give_up(Each each) {
     for (Flight& flight : flights_) {
       if (!flight.operation.posted || flight.operation.owner == nullptr) continue;
+      const bool ends = !flight.operation.piece;
       rail_.give_up(flight.operation);
-      each(flight.operation.epoch);
+      if (ends) each(flight.operation.epoch);
     }
   }
+
+  static bool is_free(const Flight& flight) noexcept {
+    return !flight.operation.posted || flight.operation.owner == nullptr;  // given up
+  }
+  std::vector<Flight>::iterator pieces_begin() noexcept {
+    return flights_.begin() + static_cast<std::ptrdiff_t>(depth_);
+  }
+  bool no_piece_is_posted() { return std::all_of(pieces_begin(), flights_.end(), is_free); }
 
   bool uses(const Route& route) const noexcept override { return &route == &route_; }
   std::size_t bytes_under_way() const override {
@@ -130,7 +170,10 @@ class RmaAccess final : public EngineAccess, private Mover {
   const Route& route_;
   Rail& rail_;  // stays when the route is lost
   Remote offered_;
-  std::vector<Flight> flights_;  // by epoch mod depth
+  static constexpr std::size_t kPieces = 4;
+  const std::size_t depth_;
+  std::vector<Flight> flights_;  // by epoch mod depth; then pieces of the access that is next, all but its last
+  std::size_t posted_ = 0;       // bytes of that access that are posted
   std::weak_ptr<Registration> last_;
   std::vector<std::uint64_t> lost_;  // epochs that have failed, and wait for the verdict
   Refusals refused_;

@@ -57,7 +57,7 @@ struct Operation {
   std::uint64_t epoch = 0;
   std::uint64_t rider = 0;  // index + 1 of the landing whose credit travels along; 0: none
   std::uint64_t value = 0;  // of a signal that is written itself: the network may read it until the write has ended
-  std::size_t lane = 0;     // of a put: by which of its rails
+  std::size_t lane = 0;     // of a put: by which of its rails; of an access: which of its flights
   bool piece = false;       // of a message, all but the last
   bool posted = false;
   const void* armed = nullptr;  // context of deferred work, of which the queue reports failures alone; null: none

@@ -55,6 +55,9 @@ class SLUICE_EXPORT Context {
   int node_rank() const noexcept;
   /// How many ranks of the context are on this host.
   int node_size() const noexcept;
+  /// The lowest rank of the context that is on the same host as `rank`: a number by which hosts are told apart.
+  /// @throws Error{Code::bad_argument} if there is no such rank
+  Rank node_of(Rank rank) const;
   /// The limit of a wait for a live peer; kForever: none. By `Options`, or the environment.
   Timeout timeout() const;
   /// The limit of `wait_connected`, `commit`, `close`, and the first use of a channel. By `Options`, or the
@@ -106,8 +109,8 @@ class SLUICE_EXPORT Context {
   Target target(Rank peer, std::string_view name);
   /// Opens the block of a window that a WindowHandle names, whose owner is a rank of this context.
   /// @throws Error{Code::bad_argument} if the bytes are no WindowHandle, were damaged, are of another version of Sluice
-  ///   or another job, or of a rank outside the context. If the owner has no such window open, the target fails with
-  ///   {Code::misuse}.
+  ///   or another job, or of a rank outside the context. If the owner has no such window open, or the window does not
+  ///   have these bytes, the target fails with {Code::misuse}, and the owner notices nothing.
   Target target(std::span<const std::byte> handle);
 
   /// The scope of this name, 0 to 4096 characters. The scopes of one name are the same at all ranks of the context.

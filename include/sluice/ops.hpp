@@ -5,18 +5,28 @@
 
 namespace sluice {
 
-/// Operation of an atomic on a number in memory and an operand.
+/// Operation on two numbers: of an atomic, on a number in memory and an operand; of a collective.
 enum class Op : std::uint8_t {
   sum,      ///< integers modulo 2^32 or 2^64
-  min,      ///< the smaller; the number in memory if one of them is NaN
-  max,      ///< the larger; the number in memory if one of them is NaN
-  replace,  ///< the operand
+  min,      ///< the smaller; if one is NaN, an atomic keeps the number in memory, and a collective the NaN
+  max,      ///< the larger; NaN as for `min`
+  replace,  ///< the operand; of atomics alone
   bit_and,  ///< of integers alone
   bit_or,   ///< of integers alone
-  bit_xor   ///< of integers alone
+  bit_xor,  ///< of integers alone
+  product   ///< integers modulo 2^32 or 2^64; of collectives alone
 };
 
-/// The type of the numbers that an atomic changes.
-enum class Number : std::uint8_t { int32, uint32, int64, uint64, float32, float64 };
+/// The type of numbers in memory.
+enum class Number : std::uint8_t {
+  int32,
+  uint32,
+  int64,
+  uint64,
+  float32,
+  float64,
+  float16,  ///< IEEE 754 binary16; of collectives alone
+  bfloat16  ///< the upper half of a float32; of collectives alone
+};
 
 }  // namespace sluice

@@ -5,6 +5,7 @@
 #include <sluice/batch.hpp>
 #include <sluice/channel.hpp>
 #include <sluice/collective_window.hpp>
+#include <sluice/collectives.hpp>
 #include <sluice/context.hpp>
 #include <sluice/error.hpp>
 #include <sluice/memory.hpp>

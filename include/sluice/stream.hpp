@@ -24,9 +24,10 @@ class SLUICE_EXPORT HostEvent {
   /// Reached from the start.
   HostEvent() noexcept = default;
 
+  struct Impl;
+
  private:
   friend class HostStream;
-  struct Impl;
   explicit HostEvent(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
   std::shared_ptr<Impl> impl_;
 };

@@ -25,7 +25,8 @@ class WindowCore;
 
 /// A block of a window in plain bytes, which any means may carry to a peer: `Context::target` opens it there. It stays
 /// valid as long as the window is open, and names that window alone: the id of a window has 128 random bits, and its
-/// owner looks at it.
+/// owner looks at it. That a program which has it reaches the block alone is no protection against malice: it could
+/// make a handle of the whole window from it.
 using WindowHandle = std::array<std::byte, 64>;
 
 /// Notice to the owner of a window that an access by `put_tagged` or `get_tagged` has completed.
@@ -110,7 +111,23 @@ class SLUICE_EXPORT Window {
   /// call throws.
   std::size_t match(Rank source, Tag tag, std::size_t count, Timeout timeout);
 
-  /// A handle of the whole window, or of `bytes` bytes from `offset` on.
+  /// Makes more memory part of the window: `memory` is reached at the offsets from the returned one on, behind all
+  /// others. It begins at a multiple of 8 bytes, and is not a GPU's. No peer takes part. The window keeps it, and
+  /// memory of a Region must stay, until it is detached or the window is closed.
+  /// @throws Error{Code::bad_argument} for other memory, or if no offset is left; {Code::misuse} if the window is
+  /// closed.
+  std::size_t attach(Slice memory);
+  /// The same at offset `at`, a multiple of 8 that may be far from others: the address of the memory, say.
+  /// @throws Error{Code::bad_argument} also if others have some of these offsets
+  void attach(std::size_t at, Slice memory);
+  /// Takes away what was attached at offset `at`, as `close` does for all: accesses of peers that are under way
+  /// complete, later ones fail. Blocks the host until no peer touches the memory any more, which may be freed then.
+  /// @throws Error{Code::bad_argument} if nothing was attached at `at`; {Code::timeout}: it is still in use, and
+  /// `detach`
+  ///   may be called again.
+  void detach(std::size_t at, std::optional<Timeout> timeout = kContextTimeout);
+
+  /// A handle of the window as it was made, or of `bytes` bytes from `offset` on.
   /// @throws Error{Code::bad_argument} if the bytes do not lie inside the window; {Code::misuse}
   WindowHandle handle() const;
   WindowHandle handle(std::size_t offset, std::size_t bytes) const;
@@ -141,9 +158,18 @@ SLUICE_EXPORT std::vector<Extent> strided(std::size_t count, std::size_t bytes, 
 ///   program order it waits for the window. The stream does not wait for puts and gets: those that have not completed
 ///   may be carried out in any order, and `flush` waits for all before it. Up to 64 are under way; a further one waits
 ///   for the oldest. The slice on this side must not be changed, or read, before the access has completed, and the
-///   target keeps its memory until then. An access over a network has no more bytes than one message of its provider.
-///   Accesses of several ranks to the same bytes at the same time leave them undefined, unless all are atomics; so does
-///   one whose slice overlaps what it reaches.
+///   target keeps its memory until then. Accesses of several ranks to the same bytes at the same time leave them
+///   undefined, unless all are atomics; so does one whose slice overlaps what it reaches. An access may have any number
+///   of bytes. Where a network takes fewer in one message, it goes in several, and counts or gives its notice once,
+///   after the last of them.
+///
+/// @par Attached memory
+///   Offsets beyond the window reach what its owner has attached (`Window::attach`), one piece with each access, once
+///   the target is connected. The first access to a piece blocks the host until the owner's engine has told where it
+///   is. A target by a handle reaches none. An access where nothing is attached throws {Code::bad_argument}; once the
+///   owner has detached the piece, {Code::closed} or that. One that finds it detached on its stream fails with
+///   {Code::closed}, which the next access there, or the next `flush` or `drain` throws; the other pieces are used as
+///   before. Notices keep their order within a piece.
 ///
 /// @par Counted accesses
 ///   Where the counters are not mapped, a thread of the owner raises them (see `describe`). The stream then waits until
@@ -164,9 +190,9 @@ SLUICE_EXPORT std::vector<Extent> strided(std::size_t count, std::size_t bytes, 
 /// @par Errors
 ///   The errors of a Sender's verbs, and its failures. {Code::bad_argument} also if the bytes do not lie inside the
 ///   block, if its size is known, an atomic is not aligned, or there is no such counter; nothing has changed.
-///   {Code::unsupported}: a GPU's stream, or memory of a GPU, that cannot be used; and as a failure, an access with
-///   more bytes than one message may have. Once the owner has closed the window, accesses throw {Code::closed}; one
-///   that finds it closed fails the target with that code. After the death of the owner calls throw {Code::peer_lost}.
+///   {Code::unsupported}: a GPU's stream, or memory of a GPU, that cannot be used. Once the owner has closed the
+///   window, accesses throw {Code::closed}; one that finds it closed fails the target with that code, and of one that
+///   goes in several messages a part may have moved. After the death of the owner calls throw {Code::peer_lost}.
 ///
 /// @par Threads
 ///   One thread at a time, which may be the thread of a HostStream. A rank may open several targets of one window.

@@ -11,11 +11,21 @@
 namespace sluice::mpi_rma {
 namespace {
 
-/// Fewer bytes are copied through memory that is pinned for good; more are pinned where they are.
-constexpr std::size_t kSmall = 4096;
-constexpr std::size_t kStaging = 16 * kSmall;
+/// Fewer bytes are copied through memory that is pinned for good; more are pinned where they are, which takes about as
+/// long as a copy of two megabytes.
+constexpr std::size_t kSmall = 256 * 1024;
+constexpr std::size_t kStaging = 4 * kSmall;
 /// Every provider has messages of so many bytes.
 constexpr std::size_t kMessage = std::size_t{4} << 20;
+
+/// Calls `move(part, offset of the part)` for parts that are messages. The one part of a short slice is that slice: a
+/// copy of it takes as long as a put.
+template <class Move>
+void in_messages(const Slice& all, Move move) {
+  if (all.bytes() <= kMessage) return move(all, 0);
+  for (std::size_t done = 0; done < all.bytes(); done += kMessage)
+    move(all.slice(done, std::min(kMessage, all.bytes() - done)), done);
+}
 
 }  // namespace
 
@@ -62,12 +72,9 @@ void Areas::write(int rank, std::uint64_t offset, const std::byte* from, std::si
     return;
   }
   Area& there = area(rank);
-  const Slice source = staged(from, bytes);
-  for (std::size_t done = 0; done < bytes; done += kMessage) {
-    const std::size_t part = std::min(kMessage, bytes - done);
-    there.target.put({}, source.slice(done, part), at(rank, offset + done));
-    there.used = true;
-  }
+  there.used = true;
+  in_messages(staged(from, bytes),
+              [&](const Slice& part, std::size_t done) { there.target.put({}, part, at(rank, offset + done)); });
   if (bytes > kSmall && !steady) drain(there);
 }
 
@@ -79,11 +86,8 @@ void Areas::read(int rank, std::uint64_t offset, std::byte* to, std::size_t byte
   }
   Area& there = area(rank);
   const Slice place = bytes > kSmall ? context_.region(to, bytes).all() : stage(bytes);
-  for (std::size_t done = 0; done < bytes; done += kMessage) {
-    const std::size_t part = std::min(kMessage, bytes - done);
-    there.target.get({}, place.slice(done, part), at(rank, offset + done));
-    there.used = true;
-  }
+  there.used = true;
+  in_messages(place, [&](const Slice& part, std::size_t done) { there.target.get({}, part, at(rank, offset + done)); });
   if (bytes <= kSmall) there.reads.push_back({place, to});
 }
 
@@ -104,25 +108,46 @@ void Areas::write_from(int rank, std::uint64_t offset, const Slice& from) {
 
 void Areas::drain(Area& area) {
   if (!area.used) return;
-  area.target.drain();
+  area.target.flush({});  // not `drain`, which reads the clock
   area.used = false;
   for (const Read& read : area.reads) std::memcpy(read.to, read.from.data(), read.from.bytes());
   area.reads.clear();
 }
 
+void Areas::drain(std::map<int, Area>& areas, int rank) {
+  const auto found = areas.find(rank);
+  if (found != areas.end()) drain(found->second);
+}
+
+void Areas::notify(int rank, std::uint32_t counter) {
+  drain(areas_, rank);
+  Area& there = counters_[rank];
+  const Part& part = parts_[static_cast<std::size_t>(rank)];
+  if (there.target.peer() < 0) there.target = context_.target(part.rank, part.counters.name());
+  there.target.notify({}, counter);
+  there.used = true;
+}
+
 void Areas::drain(int rank) {
-  const auto found = areas_.find(rank);
-  if (found != areas_.end()) drain(found->second);
+  drain(areas_, rank);
+  drain(counters_, rank);
 }
 
 void Areas::drain_all() {
-  for (auto& [rank, area] : areas_) drain(area);
+  for (auto* const areas : {&areas_, &counters_})
+    for (auto& [rank, area] : *areas) drain(area);
   staged_ = 0;
 }
 
 void Areas::close() {
   for (auto& [rank, area] : areas_) area.target.close();
   areas_.clear();
+  close_counters();
+}
+
+void Areas::close_counters() {
+  for (auto& [rank, area] : counters_) area.target.close();
+  counters_.clear();
 }
 
 }  // namespace sluice::mpi_rma

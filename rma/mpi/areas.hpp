@@ -34,6 +34,8 @@ class Areas {
   void write_from(int rank, std::uint64_t offset, const Slice& from);
   /// Pinned memory, until the next call.
   Slice scratch(std::size_t bytes);
+  /// Adds 1 to a notification counter of a rank, once what was put there before is visible.
+  void notify(int rank, std::uint32_t counter);
   /// All accesses to a rank have completed, there and here.
   void drain(int rank);
   void drain_all();
@@ -45,6 +47,8 @@ class Areas {
   Slice staged(const std::byte* from, std::size_t bytes);
 
   void close();
+  /// The ranks may have other counters afterwards.
+  void close_counters();
 
  private:
   /// Bytes that a get has put into the staging memory, and that the program wants elsewhere.
@@ -59,12 +63,14 @@ class Areas {
   };
   Area& area(int rank);
   static void drain(Area& area);
+  static void drain(std::map<int, Area>& areas, int rank);
   Slice stage(std::size_t bytes);
 
   Context& context_;
   const std::vector<Part>& parts_;
   std::vector<std::byte*> mapped_;  // empty: it is reached by targets
   std::map<int, Area> areas_;
+  std::map<int, Area> counters_;  // of notifications
   Memory staging_;
   std::size_t staged_ = 0;
   Memory scratch_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rma/mpi/by_word.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "rma/mpi/operations.hpp"
@@ -11,13 +12,13 @@ namespace {
 
 constexpr std::size_t kWord = sizeof(std::uint64_t);
 
-/// An element of up to 8 bytes in a word at a rank.
+/// Elements of up to 8 bytes together in a word at a rank.
 class Element {
  public:
   Element(Target& target, std::size_t at, std::size_t size)
       : target_(target), word_(at / kWord * kWord), shift_(at % kWord), size_(size) {}
 
-  /// Replaces the element by what `next(element)` makes of it, in one step. `element` is the one before.
+  /// Replaces the elements by what `next(element)` makes of them, in one step. `element` are those before.
   template <class Next>
   void change(std::byte* element, Next next) {
     std::uint64_t found = target_.compare_swap(word_, 0, 0);  // reads, in one step
@@ -99,24 +100,28 @@ void change_by_word(RmaWindow& window, const WordChange& change) {
   if (accumulate_at_once(window, change)) return;
   const Basic& basic = *change.flat.only;
   Target& target = window.areas->target(change.there.rank);
-  const auto work = [&](std::size_t at, std::size_t stream) {
+  // Elements that adjoin in one word.
+  const auto work = [&](std::size_t at, std::size_t stream, std::size_t bytes) {
     std::uint64_t unwanted = 0;
     std::byte* const before =
         change.before == nullptr ? reinterpret_cast<std::byte*>(&unwanted) : change.before + stream;
     const std::byte* const operand = change.operands + stream;
     if (change_whole_word(target, at, basic, change.op, operand, before)) return;
-    Element(target, at, basic.size).change(before, [&](std::byte* element) {
+    Element(target, at, bytes).change(before, [&](std::byte* element) {
       alignas(kWord) std::byte value[kWord];
-      std::memcpy(value, element, basic.size);
-      apply(change.op, basic, operand, value, 1);
-      std::memcpy(element, value, basic.size);
+      std::memcpy(value, element, bytes);
+      apply(change.op, basic, operand, value, bytes / basic.size);
+      std::memcpy(element, value, bytes);
     });
   };
   each_element_piece(change.flat, static_cast<std::size_t>(change.there.count),
                      [&](std::ptrdiff_t offset, std::size_t stream, std::size_t bytes) {
-                       for (std::size_t i = 0; i < bytes; i += basic.size) {
-                         const auto from = static_cast<std::uint64_t>(change.begin + offset) + i;
-                         work(window.areas->at(change.there.rank, from), stream + i);
+                       const auto from = static_cast<std::uint64_t>(change.begin + offset);
+                       const std::size_t first = window.areas->at(change.there.rank, from);
+                       for (std::size_t i = 0; i < bytes;) {
+                         const std::size_t part = std::min(bytes - i, kWord - (first + i) % kWord);
+                         work(first + i, stream + i, part);
+                         i += part;
                        }
                      });
 }

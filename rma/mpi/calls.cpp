@@ -24,9 +24,8 @@ extern "C" int sluice_rma_cancel(void*, int) { return MPI_SUCCESS; }
 
 int class_of(const Error& error) { return error.code() == Code::out_of_resources ? MPI_ERR_NO_MEM : MPI_ERR_OTHER; }
 
-}  // namespace
-
-int report(MPI_Win handle) noexcept {
+/// Logs the exception that is being handled, and returns its class.
+int log_failure() noexcept {
   int error_class = MPI_ERR_OTHER;
   std::string why;
   Level level = Level::error;
@@ -43,7 +42,26 @@ int report(MPI_Win handle) noexcept {
     why = reason.what();
   }
   log(level, "a window of MPI's: " + why);
+  return error_class;
+}
+
+}  // namespace
+
+int report(MPI_Win handle) noexcept {
+  const int error_class = log_failure();
   PMPI_Win_call_errhandler(handle, error_class);
+  return error_class;
+}
+
+int refuse_unserved(MPI_Win handle) noexcept {
+  log(Level::info, "a window of MPI's that MPI serves itself has no notifications");
+  PMPI_Win_call_errhandler(handle, MPI_ERR_RMA_FLAVOR);
+  return MPI_ERR_RMA_FLAVOR;
+}
+
+int report_unmade(MPI_Comm comm) noexcept {
+  const int error_class = log_failure();
+  PMPI_Comm_call_errhandler(comm, error_class);
   return error_class;
 }
 

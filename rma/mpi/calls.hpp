@@ -23,6 +23,11 @@ Function* behind(const char* name, Function* mpis_own) {
 
 /// Calls the window's error handler with the class of the exception that is being handled. Returns the class.
 int report(MPI_Win handle) noexcept;
+/// As `report`, for a window that was not made: calls the communicator's error handler.
+int report_unmade(MPI_Comm comm) noexcept;
+
+/// Reports MPI_ERR_RMA_FLAVOR, since MPI serves the window: calls about notifications.
+int refuse_unserved(MPI_Win handle) noexcept;
 
 /// Runs `work(window, lock)` with the lock of the window. Exceptions go to the window's error handler.
 template <class Work>

@@ -57,7 +57,8 @@ int MPI_Win_fence(int assertion, MPI_Win win) {
 int MPI_Win_post(MPI_Group group, int assertion, MPI_Win win) {
   RmaWindow* const found = find_window(win);
   if (found == nullptr || group == MPI_GROUP_NULL) SLUICE_RMA_BEHIND(Win_post, group, assertion, win);
-  return serve(*found, [&](RmaWindow& window, Epochs::Lock&) { window.epochs->post(ranks_of(group, window)); });
+  return serve(*found,
+               [&](RmaWindow& window, Epochs::Lock& lock) { window.epochs->post(lock, ranks_of(group, window)); });
 }
 
 int MPI_Win_start(MPI_Group group, int assertion, MPI_Win win) {
@@ -70,7 +71,7 @@ int MPI_Win_start(MPI_Group group, int assertion, MPI_Win win) {
 int MPI_Win_complete(MPI_Win win) {
   RmaWindow* const found = find_window(win);
   if (found == nullptr) SLUICE_RMA_BEHIND(Win_complete, win);
-  return serve(*found, [](RmaWindow& window, Epochs::Lock&) { window.epochs->complete(); });
+  return serve(*found, [](RmaWindow& window, Epochs::Lock& lock) { window.epochs->complete(lock); });
 }
 
 int MPI_Win_wait(MPI_Win win) {
@@ -82,7 +83,7 @@ int MPI_Win_wait(MPI_Win win) {
 int MPI_Win_test(MPI_Win win, int* flag) {
   RmaWindow* const found = find_window(win);
   if (found == nullptr) SLUICE_RMA_BEHIND(Win_test, win, flag);
-  return serve(*found, [&](RmaWindow& window, Epochs::Lock&) { *flag = window.epochs->test() ? 1 : 0; });
+  return serve(*found, [&](RmaWindow& window, Epochs::Lock& lock) { *flag = window.epochs->test(lock) ? 1 : 0; });
 }
 
 int MPI_Win_lock(int type, int rank, int assertion, MPI_Win win) {
@@ -98,7 +99,7 @@ int MPI_Win_unlock(int rank, MPI_Win win) {
   RmaWindow* const found = find_window(win);
   if (found == nullptr || !has(*found, rank)) SLUICE_RMA_BEHIND(Win_unlock, rank, win);
   if (rank == MPI_PROC_NULL) return MPI_SUCCESS;
-  return serve(*found, [&](RmaWindow& window, Epochs::Lock&) { window.epochs->unlock(rank); });
+  return serve(*found, [&](RmaWindow& window, Epochs::Lock& lock) { window.epochs->unlock(lock, rank); });
 }
 
 int MPI_Win_lock_all(int assertion, MPI_Win win) {
@@ -110,7 +111,7 @@ int MPI_Win_lock_all(int assertion, MPI_Win win) {
 int MPI_Win_unlock_all(MPI_Win win) {
   RmaWindow* const found = find_window(win);
   if (found == nullptr) SLUICE_RMA_BEHIND(Win_unlock_all, win);
-  return serve(*found, [](RmaWindow& window, Epochs::Lock&) { window.epochs->unlock_all(); });
+  return serve(*found, [](RmaWindow& window, Epochs::Lock& lock) { window.epochs->unlock_all(lock); });
 }
 
 int MPI_Win_flush(int rank, MPI_Win win) {

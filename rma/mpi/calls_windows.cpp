@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // MPI's calls that make, free and describe windows.
+#include <sluice/mpi_rma.h>
+
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "rma/mpi/calls.hpp"
 #include "rma/mpi/log.hpp"
+#include "rma/mpi/refused.hpp"
 
 namespace sluice::mpi_rma {
 namespace {
@@ -32,6 +37,11 @@ std::unique_ptr<RmaWindow> make(MPI_Comm comm, const Creation& what, MPI_Win bac
   auto ranks = Ranks::of(comm);
   if (ranks->job == nullptr) return nullptr;
   auto window = std::make_unique<RmaWindow>(std::move(ranks), what, backing);
+  if (const int refused = window->refused(); refused != 0) {
+    window->close();
+    throw Refused(refused,
+                  std::string("the value of ") + Notifications::kPromise + " of a rank is no number of counters");
+  }
   if (!window->ready()) return nullptr;
   // On this rank alone: MPI need not know the others to keep names, attributes, info and error handlers.
   if (backing == MPI_WIN_NULL) PMPI_Win_create(nullptr, 0, 1, what.info, MPI_COMM_SELF, &window->handle);
@@ -39,24 +49,35 @@ std::unique_ptr<RmaWindow> make(MPI_Comm comm, const Creation& what, MPI_Win bac
   return window;
 }
 
-/// Makes a window. False: MPI has to serve it.
-bool create(MPI_Comm comm, const Creation& what, void** base, MPI_Win* handle) {
-  if (!ours(comm, what)) return false;
-  auto window = make(comm, what, MPI_WIN_NULL);
-  if (window == nullptr) return false;
-  *handle = window->handle;
-  if (base != nullptr) *base = window->base;
-  add_window(*handle, std::move(window));
-  return true;
+/// Makes a window. Nothing: MPI has to serve it.
+std::optional<int> create(MPI_Comm comm, const Creation& what, void** base, MPI_Win* handle) {
+  if (!ours(comm, what)) return std::nullopt;
+  try {
+    auto window = make(comm, what, MPI_WIN_NULL);
+    if (window == nullptr) return std::nullopt;
+    *handle = window->handle;
+    if (base != nullptr) *base = window->base;
+    add_window(*handle, std::move(window));
+    return MPI_SUCCESS;
+  } catch (...) {
+    return report_unmade(comm);
+  }
 }
 
 /// MPI has made a window with memory that it shares; Sluice serves it, if it can.
-int adopt_shared(int result, MPI_Comm comm, Creation what, const void* base, const MPI_Win* handle) {
+int adopt_shared(int result, MPI_Comm comm, Creation what, const void* base, MPI_Win* handle) {
   if (result != MPI_SUCCESS || !ours(comm, what)) return result;
   what.flavor = MPI_WIN_FLAVOR_SHARED;
   what.base = *static_cast<void* const*>(base);
-  if (auto window = make(comm, what, *handle)) add_window(*handle, std::move(window));
-  return result;
+  try {
+    if (auto window = make(comm, what, *handle)) add_window(*handle, std::move(window));
+    return result;
+  } catch (const Refused&) {  // at all ranks
+    PMPI_Win_free(handle);
+    return report_unmade(comm);
+  } catch (...) {
+    return report_unmade(comm);
+  }
 }
 
 /// MPI's own window.
@@ -85,15 +106,18 @@ int free_window(RmaWindow& window, MPI_Win* handle) {
   return PMPI_Win_free(handle);  // calls the program's functions for its attributes
 }
 
-/// The value of a predefined attribute; null: it is another.
-void* predefined(RmaWindow& window, int key) {
+/// The value of a predefined attribute; nothing: it is another.
+std::optional<void*> predefined(RmaWindow& window, int key) {
   switch (key) {
     case MPI_WIN_BASE: return window.base;
     case MPI_WIN_SIZE: return &window.bytes_attribute;
     case MPI_WIN_DISP_UNIT: return &window.unit_attribute;
     case MPI_WIN_CREATE_FLAVOR: return &window.flavor_attribute;
     case MPI_WIN_MODEL: return &window.model_attribute;
-    default: return nullptr;
+    case MPI_WIN_NOTIFICATION_NUM_SB: return &window.notifications_suggested;
+    case MPI_WIN_NOTIFICATION_NUM_UB: return &window.notifications_most;
+    case MPI_WIN_NOTIFICATION_VALUE_UB: return &window.notification_value_most;
+    default: return std::nullopt;
   }
 }
 
@@ -106,12 +130,12 @@ using namespace sluice::mpi_rma;
 extern "C" {
 
 int MPI_Win_create(void* base, MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, MPI_Win* win) {
-  if (create(comm, of_program(base, size, unit, info), nullptr, win)) return MPI_SUCCESS;
+  if (const auto made = create(comm, of_program(base, size, unit, info), nullptr, win)) return *made;
   SLUICE_RMA_BEHIND(Win_create, base, size, unit, info, comm, win);
 }
 
 int MPI_Win_allocate(MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win) {
-  if (create(comm, allocated(size, unit, info), static_cast<void**>(base), win)) return MPI_SUCCESS;
+  if (const auto made = create(comm, allocated(size, unit, info), static_cast<void**>(base), win)) return *made;
   SLUICE_RMA_BEHIND(Win_allocate, size, unit, info, comm, base, win);
 }
 
@@ -126,14 +150,20 @@ int MPI_Win_free(MPI_Win* win) {
 
 int MPI_Win_get_attr(MPI_Win win, int key, void* value, int* flag) {
   RmaWindow* const window = find_window(win);
-  const bool known = key == MPI_WIN_BASE || key == MPI_WIN_SIZE || key == MPI_WIN_DISP_UNIT ||
-                     key == MPI_WIN_CREATE_FLAVOR || key == MPI_WIN_MODEL;
-  if (window != nullptr && known) {
-    *static_cast<void**>(value) = predefined(*window, key);
+  if (const auto found = window == nullptr ? std::nullopt : predefined(*window, key)) {
+    *static_cast<void**>(value) = *found;
     *flag = 1;
     return MPI_SUCCESS;
   }
   SLUICE_RMA_BEHIND(Win_get_attr, win, key, value, flag);
+}
+
+int MPI_Win_get_info(MPI_Win win, MPI_Info* info) {
+  const RmaWindow* const window = find_window(win);
+  if (window == nullptr) SLUICE_RMA_BEHIND(Win_get_info, win, info);
+  const int result = PMPI_Win_get_info(win, info);
+  if (result != MPI_SUCCESS) return result;
+  return PMPI_Info_set(*info, Notifications::kPromise, std::to_string(window->notifications.promised()).c_str());
 }
 
 int MPI_Win_get_group(MPI_Win win, MPI_Group* group) {
@@ -158,12 +188,12 @@ int MPI_Win_shared_query(MPI_Win win, int rank, MPI_Aint* size, int* unit, void*
 
 #if MPI_VERSION >= 4
 int MPI_Win_create_c(void* base, MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, MPI_Win* win) {
-  if (create(comm, of_program(base, size, unit, info), nullptr, win)) return MPI_SUCCESS;
+  if (const auto made = create(comm, of_program(base, size, unit, info), nullptr, win)) return *made;
   SLUICE_RMA_BEHIND(Win_create_c, base, size, unit, info, comm, win);
 }
 
 int MPI_Win_allocate_c(MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win) {
-  if (create(comm, allocated(size, unit, info), static_cast<void**>(base), win)) return MPI_SUCCESS;
+  if (const auto made = create(comm, allocated(size, unit, info), static_cast<void**>(base), win)) return *made;
   SLUICE_RMA_BEHIND(Win_allocate_c, size, unit, info, comm, base, win);
 }
 #endif

@@ -43,17 +43,9 @@ void Control::give_back(Place place, std::size_t words) {
   free_[words].push_back(place);
 }
 
-std::uint64_t& Control::own(Place place, std::size_t word) const {
+std::uint64_t* Control::own(Place place) const {
   const std::lock_guard lock(mutex_);
-  return reinterpret_cast<std::uint64_t*>(chunks_[place.chunk].memory.data())[place.first + word];
-}
-
-std::uint64_t Control::look(Place place, std::size_t word) const {
-  return std::atomic_ref(own(place, word)).load(std::memory_order_acquire);
-}
-
-void Control::set(Place place, std::size_t word, std::uint64_t value) {
-  std::atomic_ref(own(place, word)).store(value);
+  return reinterpret_cast<std::uint64_t*>(chunks_[place.chunk].memory.data()) + place.first;
 }
 
 Control::Line& Control::line(Rank rank, Place place) {

@@ -32,11 +32,8 @@ class Control {
   Place take(std::size_t words);
   /// No peer uses them any more.
   void give_back(Place place, std::size_t words);
-  /// A word of this rank, as it is now.
-  std::uint64_t look(Place place, std::size_t word) const;
-
-  /// Sets a word of this rank, which no atomic changes at the same time.
-  void set(Place place, std::size_t word, std::uint64_t value);
+  /// Words of this rank, of which each is used by std::atomic_ref.
+  std::uint64_t* own(Place place) const;
   /// Words of a rank, up to kMostRead.
   std::vector<std::uint64_t> read(Rank rank, Place place, std::size_t word, std::size_t count);
   static constexpr std::size_t kMostRead = 16;
@@ -65,7 +62,6 @@ class Control {
     Memory read;
   };
   void add_chunk(std::size_t words);
-  std::uint64_t& own(Place place, std::size_t word) const;
   Line& line(Rank rank, Place place);
   template <class Change>
   std::uint64_t change(Rank rank, Place place, std::size_t word, Change change);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rma/mpi/epochs.hpp"
 
-#include <algorithm>
+#include <span>
 #include <string>
 
 #include "rma/mpi/pause.hpp"
@@ -11,84 +11,107 @@
 namespace sluice::mpi_rma {
 namespace {
 
-// The words of a rank.
-constexpr std::size_t kAccumulate = Epochs::kPartWords;         // of each stripe, 1: a rank changes elements of it
-constexpr std::size_t kLocal = kAccumulate + Epochs::kStripes;  // kExclusive, or the number of shared locks
-// Of rank 0: how many hold lock_all, and kOneExclusive for each exclusive lock.
-constexpr std::size_t kGlobal = kLocal + 1;
-constexpr std::size_t kCompleted = kGlobal + 1;  // how many access epochs of peers have completed, since the beginning
-constexpr std::size_t kMeeting = kCompleted + 1;
-constexpr std::size_t kPosted = kMeeting + Meeting::kWords;  // for each rank, how often it has posted to this one
-
-constexpr std::uint64_t kExclusive = std::uint64_t{1} << 62;
-constexpr std::uint64_t kOneExclusive = std::uint64_t{1} << 32;
-
-std::uint64_t minus(std::uint64_t value) { return 0 - value; }
-
 [[noreturn]] void refuse(std::string_view call, std::string_view why) {
   throw Refused(MPI_ERR_RMA_SYNC, std::string(call) + ": " + std::string(why));
 }
 
+std::string of_rank(int rank) { return "rank " + std::to_string(rank); }
+
+bool checked(int assertion) { return (assertion & MPI_MODE_NOCHECK) == 0; }
+
 }  // namespace
 
-Epochs::Epochs(RmaWindow& window) : window_(window), meeting_(window.job->control, kMeeting) {}
+/// A `Call` of rma::Epochs. All signals are words, since a window that opens channels would cost too much.
+class Epochs::Call {
+ public:
+  Call(Epochs& epochs, Lock& lock) : epochs_(epochs), window_(epochs.window_), lock_(lock) {}
 
-std::size_t Epochs::words(int ranks) { return kPosted + static_cast<std::size_t>(ranks); }
+  void reach(Rank) const {}
+  std::uint64_t add(Rank rank, std::size_t offset, std::uint64_t value) { return add_to(rank, word(offset), value); }
+  void subtract_later(Rank rank, std::size_t offset, std::uint64_t lock) { add_to(rank, word(offset), 0 - lock); }
+  void compare_swap(std::span<rma::Mark> marks, std::uint64_t value, auto made) {
+    for (rma::Mark& mark : marks)
+      if (swap_if_zero(mark.origin, word(mark.place), value)) made(mark);
+  }
+  bool swap_if_zero(Rank rank, std::size_t word, std::uint64_t value) {
+    const Part& part = part_of(rank);
+    return window_.job->control.compare_swap(part.rank, part.place, word, 0, value) == 0;
+  }
+  std::atomic_ref<std::uint64_t> own(std::size_t offset) const { return std::atomic_ref(epochs_.own_[word(offset)]); }
 
-std::uint64_t Epochs::add(int rank, std::size_t word, std::uint64_t value) {
-  const Part& part = window_.parts[static_cast<std::size_t>(rank)];
-  return window_.job->control.fetch_add(part.rank, part.place, word, value);
-}
+  void await(Rank, std::string_view what, auto ready) {
+    Pause pause(window_.job->context, window_.comm, what);
+    do {
+      lock_.unlock();
+      try {
+        pause();
+      } catch (...) {
+        lock_.lock();
+        throw;
+      }
+      lock_.lock();
+    } while (!ready());
+  }
 
-std::uint64_t Epochs::own(std::size_t word) const {
-  return window_.job->control.look(window_.parts[static_cast<std::size_t>(window_.rank)].place, word);
-}
+  void flush(Rank rank) { window_.areas->drain(rank); }
+  void flush_all() { window_.areas->drain_all(); }
+  void meet() { epochs_.barrier(lock_); }
 
-template <class Ready>
-void Epochs::await(Lock& lock, std::string_view what, Ready ready) {
-  if (ready()) return;
-  Pause pause(window_.job->context, window_.comm, what);
-  do {
-    lock.unlock();
-    try {
-      pause();
-    } catch (...) {
-      lock.lock();
-      throw;
-    }
-    lock.lock();
-  } while (!ready());
-}
+  bool signal_post(Rank) const { return false; }
+  bool take_post(Rank) const { return false; }
+  void met_origin(Rank) const {}
+  void met_target(Rank) const {}
+  void signal_complete(Rank target) { add_to(target, kCompleted, 1); }
+  bool take_complete_now(Rank) {
+    const bool here = std::atomic_ref(epochs_.own_[kCompleted]).load() > epochs_.completions_;
+    if (here) ++epochs_.completions_;
+    return here;
+  }
+  void take_complete(Rank origin) {
+    const auto taken = [&] { return take_complete_now(origin); };
+    if (!taken()) await(origin, "an origin has not called MPI_Win_complete", taken);
+  }
+
+  [[noreturn]] void misuse(const std::string& what, Rank rank = -1) const {
+    throw Refused(MPI_ERR_RMA_SYNC, rank < 0 ? what : what + ": " + of_rank(rank));
+  }
+
+ private:
+  static std::size_t word(std::size_t offset) { return kEpochs + offset / rma::kWord; }
+  const Part& part_of(Rank rank) const { return window_.parts[static_cast<std::size_t>(rank)]; }
+  std::uint64_t add_to(Rank rank, std::size_t word, std::uint64_t value) {
+    const Part& part = part_of(rank);
+    return window_.job->control.fetch_add(part.rank, part.place, word, value);
+  }
+
+  Epochs& epochs_;
+  RmaWindow& window_;
+  Lock& lock_;
+};
+
+Epochs::Epochs(RmaWindow& window)
+    : window_(window), own_(window.job->control.own(window.parts[static_cast<std::size_t>(window.rank)].place)),
+      epochs_(window.rank, window.size), meeting_(window.job->control, kMeeting, window.rank, window.size) {}
 
 void Epochs::check_access(int rank) {
-  switch (access_) {
-    case Access::lock_all: return;
-    case Access::lock:
-      if (held_.contains(rank)) return;
-      break;
-    case Access::start:
-      if (std::ranges::count(targets_, rank) > 0) return;
-      break;
-    case Access::fence: fence_used_ = true; return;
-    case Access::none: break;
-  }
-  refuse("an access", "no epoch of this rank permits an access to rank " + std::to_string(rank));
+  if (epochs_.accesses(rank)) return;
+  if (!in_fence_) refuse("an access", "no epoch of this rank permits an access to " + of_rank(rank));
+  fence_used_ = true;
 }
 
 void Epochs::check_locked(int rank) const {
-  if (access_ == Access::lock_all || (access_ == Access::lock && (rank < 0 || held_.contains(rank)))) return;
-  refuse("a flush", rank < 0 ? "no rank is locked" : "rank " + std::to_string(rank) + " is not locked");
+  if (epochs_.locks(rank)) return;
+  refuse("a flush", rank < 0 ? "no rank is locked" : of_rank(rank) + " is not locked");
 }
 
 void Epochs::check_idle() const {
-  const bool open = access_ == Access::start || access_ == Access::lock || access_ == Access::lock_all;
-  if (open || exposure_ == Exposure::post) refuse("the call", "an epoch is open");
+  if (epochs_.open(true) != nullptr) refuse("the call", "an epoch is open");
 }
 
 /// A fence opens an epoch that is none if nothing was accessed since.
 void Epochs::leave_fence(std::string_view call) {
-  if (access_ == Access::fence && fence_used_) refuse(call, "an epoch that a fence has opened was used");
-  if (access_ == Access::fence) access_ = Access::none;
+  if (in_fence_ && fence_used_) refuse(call, "an epoch that a fence has opened was used");
+  in_fence_ = false;
 }
 
 void Epochs::barrier(Lock& lock) {
@@ -96,134 +119,52 @@ void Epochs::barrier(Lock& lock) {
     const Part& part = window_.parts[static_cast<std::size_t>(i)];
     return Member{part.rank, part.place};
   };
-  meeting_.meet(window_.rank, window_.size, member,
-                [&](auto ready) { await(lock, "for all ranks of a window, in a fence or MPI_Win_free", ready); });
+  meeting_.meet(member, [&](auto ready) {
+    if (!ready()) Call(*this, lock).await(-1, "for all ranks of a window, in a fence or MPI_Win_free", ready);
+  });
 }
 
 void Epochs::fence(Lock& lock, int assertion) {
-  check_idle();
-  window_.areas->drain_all();
-  barrier(lock);
-  const bool over = (assertion & MPI_MODE_NOSUCCEED) != 0;
-  access_ = over ? Access::none : Access::fence;
-  exposure_ = over ? Exposure::none : Exposure::fence;
+  epochs_.fence(Call(*this, lock));
+  in_fence_ = (assertion & MPI_MODE_NOSUCCEED) == 0;
   fence_used_ = false;
 }
 
-void Epochs::post(const std::vector<int>& origins) {
-  if (exposure_ == Exposure::post) refuse("MPI_Win_post", "an exposure epoch is open");
-  exposure_ = Exposure::post;
-  completions_ += origins.size();
-  const std::size_t word = kPosted + static_cast<std::size_t>(window_.rank);
-  for (const int origin : origins) add(origin, word, 1);
-}
+void Epochs::post(Lock& lock, const std::vector<int>& origins) { epochs_.post(Call(*this, lock), origins); }
 
 void Epochs::start(Lock& lock, const std::vector<int>& targets) {
   leave_fence("MPI_Win_start");
-  if (access_ != Access::none) refuse("MPI_Win_start", "an access epoch is open");
-  access_ = Access::start;
-  targets_ = targets;
-  for (const int target : targets) {
-    const std::uint64_t turn = ++started_[target];
-    await(lock, "for MPI_Win_post of a rank, in MPI_Win_start",
-          [&, turn] { return own(kPosted + static_cast<std::size_t>(target)) >= turn; });
-  }
+  epochs_.start(Call(*this, lock), targets);
 }
 
-void Epochs::complete() {
-  if (access_ != Access::start) refuse("MPI_Win_complete", "there was no MPI_Win_start");
-  for (const int target : targets_) {
-    window_.areas->drain(target);
-    add(target, kCompleted, 1);
-  }
-  access_ = Access::none;
-  targets_.clear();
-}
-
-bool Epochs::exposed() const { return own(kCompleted) < completions_; }
-
-void Epochs::wait(Lock& lock) {
-  if (exposure_ != Exposure::post) refuse("MPI_Win_wait", "there was no MPI_Win_post");
-  await(lock, "for MPI_Win_complete of ranks, in MPI_Win_wait", [&] { return !exposed(); });
-  exposure_ = Exposure::none;
-}
-
-bool Epochs::test() {
-  if (exposure_ != Exposure::post) refuse("MPI_Win_test", "there was no MPI_Win_post");
-  if (exposed()) return false;
-  exposure_ = Exposure::none;
-  return true;
-}
+void Epochs::complete(Lock& lock) { epochs_.complete(Call(*this, lock)); }
+void Epochs::wait(Lock& lock) { epochs_.wait(Call(*this, lock)); }
+bool Epochs::test(Lock& lock) { return epochs_.test(Call(*this, lock)); }
 
 void Epochs::lock(Lock& lock, int type, int rank, int assertion) {
   leave_fence("MPI_Win_lock");
-  if (access_ != Access::none && access_ != Access::lock) refuse("MPI_Win_lock", "another access epoch is open");
-  if (held_.contains(rank)) refuse("MPI_Win_lock", "rank " + std::to_string(rank) + " is locked already");
-  const bool checked = (assertion & MPI_MODE_NOCHECK) == 0;
-  access_ = Access::lock;
-  held_[rank] = {type, checked};
-  if (!checked) return;
-  if (type == MPI_LOCK_SHARED) {
-    return await(lock, "for a shared lock", [&] {
-      if (add(rank, kLocal, 1) < kExclusive) return true;
-      add(rank, kLocal, minus(1));
-      return false;
-    });
-  }
-  await(lock, "for ranks that have locked all, in MPI_Win_lock", [&] {
-    if ((add(0, kGlobal, kOneExclusive) & (kOneExclusive - 1)) == 0) return true;
-    add(0, kGlobal, minus(kOneExclusive));
-    return false;
-  });
-  const Part& part = window_.parts[static_cast<std::size_t>(rank)];
-  await(lock, "for an exclusive lock",
-        [&] { return window_.job->control.compare_swap(part.rank, part.place, kLocal, 0, kExclusive) == 0; });
+  using Kind = rma::Locks::Kind;
+  epochs_.lock(Call(*this, lock), rank, type == MPI_LOCK_SHARED ? Kind::shared : Kind::exclusive, checked(assertion));
 }
 
-void Epochs::unlock(int rank) {
-  const auto found = held_.find(rank);
-  if (access_ != Access::lock || found == held_.end())
-    refuse("MPI_Win_unlock", "rank " + std::to_string(rank) + " is not locked");
-  window_.areas->drain(rank);
-  const Held held = found->second;
-  held_.erase(found);
-  if (held_.empty()) access_ = Access::none;
-  if (!held.checked) return;
-  const bool shared = held.type == MPI_LOCK_SHARED;
-  add(rank, kLocal, minus(shared ? 1 : kExclusive));
-  if (!shared) add(0, kGlobal, minus(kOneExclusive));
-}
+void Epochs::unlock(Lock& lock, int rank) { epochs_.unlock(Call(*this, lock), rank); }
 
 void Epochs::lock_all(Lock& lock, int assertion) {
   leave_fence("MPI_Win_lock_all");
-  if (access_ != Access::none) refuse("MPI_Win_lock_all", "another access epoch is open");
-  access_ = Access::lock_all;
-  all_checked_ = (assertion & MPI_MODE_NOCHECK) == 0;
-  if (!all_checked_) return;
-  await(lock, "for exclusive locks, in MPI_Win_lock_all", [&] {
-    if (add(0, kGlobal, 1) < kOneExclusive) return true;
-    add(0, kGlobal, minus(1));
-    return false;
-  });
+  epochs_.lock_all(Call(*this, lock), checked(assertion));
 }
 
-void Epochs::unlock_all() {
-  if (access_ != Access::lock_all) refuse("MPI_Win_unlock_all", "there was no MPI_Win_lock_all");
-  window_.areas->drain_all();
-  access_ = Access::none;
-  if (all_checked_) add(0, kGlobal, minus(1));
-}
+void Epochs::unlock_all(Lock& lock) { epochs_.unlock_all(Call(*this, lock)); }
 
 void Epochs::begin_accumulate(Lock& lock, int rank, std::size_t stripe) {
-  const Part& part = window_.parts[static_cast<std::size_t>(rank)];
-  Control& control = window_.job->control;
-  await(lock, "for another accumulate at a rank",
-        [&] { return control.compare_swap(part.rank, part.place, kAccumulate + stripe, 0, 1) == 0; });
+  Call call(*this, lock);
+  const auto ours = [&] { return call.swap_if_zero(rank, kPartWords + stripe, 1); };
+  if (!ours()) call.await(rank, "for another accumulate at a rank", ours);
 }
 
 void Epochs::end_accumulate(int rank, std::size_t stripe) {
   const Part& part = window_.parts[static_cast<std::size_t>(rank)];
-  window_.job->control.swap(part.rank, part.place, kAccumulate + stripe, 0);
+  window_.job->control.swap(part.rank, part.place, kPartWords + stripe, 0);
 }
 
 }  // namespace sluice::mpi_rma

@@ -167,18 +167,17 @@ void Ranks::enter(std::shared_ptr<Job> its) {
   const Member mine{job->context.rank(), job->control.take(kWordsOfRanks)};
   members_.resize(static_cast<std::size_t>(size));
   PMPI_Allgather(&mine, sizeof mine, MPI_BYTE, members_.data(), sizeof mine, MPI_BYTE, comm);
-  meeting_.emplace(job->control, kMeetingWords);
+  meeting_.emplace(job->control, kMeetingWords, rank, size);
 }
 
 std::vector<Member> Ranks::exchange(Place mine) {
   // Two words in turn: after the next meeting of all ranks, no rank reads the old one.
   const std::size_t word = exchanges_++ % 2;
-  job->control.set(members_[static_cast<std::size_t>(rank)].place, word, packed(mine));
+  std::atomic_ref(job->control.own(members_[static_cast<std::size_t>(rank)].place)[word]).store(packed(mine));
   const auto await = [&](auto ready) {
     for (Pause pause(job->context, comm, "for all ranks of a communicator, which make a window"); !ready();) pause();
   };
-  meeting_->meet(
-      rank, size, [&](int i) { return members_[static_cast<std::size_t>(i)]; }, await);
+  meeting_->meet([&](int i) { return members_[static_cast<std::size_t>(i)]; }, await);
   std::vector<Member> all = members_;
   for (Member& member : all) member.place = unpacked(job->control.read(member.rank, member.place, word, 1).front());
   return all;

@@ -2,15 +2,11 @@
 // A barrier of ranks on words of theirs.
 #pragma once
 
+#include "rma/barrier.hpp"
 #include "rma/mpi/control.hpp"
-
-#include <mpi.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <string_view>
-#include <vector>
 
 namespace sluice::mpi_rma {
 
@@ -20,34 +16,34 @@ struct Member {
   Place place;
 };
 
-/// Rounds of a barrier: in round k each rank signals the rank 2^k above it (Hensgen, Finkel,
-/// Manber, "Two Algorithms for Barrier Synchronization", 1988).
+/// A barrier of ranks on words of theirs: in each round a rank writes its turn into a word of the rank that it signals.
 class Meeting {
  public:
   /// Words that it needs of each rank.
   static constexpr std::size_t kWords = 32;
 
-  /// `first`: the first of its words at each place.
-  Meeting(Control& control, std::size_t first) : control_(control), first_(first) {}
+  /// `first`: the first of its words at each place. This rank is the one at `self` of `size`.
+  Meeting(Control& control, std::size_t first, int self, int size)
+      : control_(control), first_(first), self_(self), barrier_(self, size) {}
 
-  /// Returns once all have called it. `member(i)` is the i-th of `size`, and this rank is the one at `self`.
-  /// `await(ready)` waits until `ready()` is true.
-  template <class MemberOf, class Await>
-  void meet(int self, int size, MemberOf member, Await await) {
+  /// Returns once all have called it. `member(i)` is the i-th of them. `await(ready)` waits until `ready()` is true.
+  void meet(auto member, auto await) {
+    std::uint64_t* const own = control_.own(member(self_).place);
+    const auto word = [this](int round) { return first_ + static_cast<std::size_t>(round); };
+    const auto signal = [&](int round) {
+      const Member peer = member(barrier_.to(round));
+      control_.swap(peer.rank, peer.place, word(round), turn_);
+    };
+    barrier_.pass(signal, [&](int round) { await([&] { return std::atomic_ref(own[word(round)]).load() >= turn_; }); });
     ++turn_;
-    const Place own = member(self).place;
-    std::size_t round = first_;
-    for (std::int64_t step = 1; step < size; step *= 2, ++round) {
-      const Member peer = member(static_cast<int>((self + step) % size));
-      control_.swap(peer.rank, peer.place, round, turn_);
-      await([&, turn = turn_] { return control_.look(own, round) >= turn; });
-    }
   }
 
  private:
   Control& control_;
   std::size_t first_;
-  std::uint64_t turn_ = 0;
+  int self_;
+  rma::Barrier barrier_;
+  std::uint64_t turn_ = 1;
 };
 
 }  // namespace sluice::mpi_rma

@@ -2,6 +2,7 @@
 #include "rma/mpi/operations.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 
@@ -20,6 +21,30 @@ bool defined(MPI_Op op, Kind kind) {
   if (one_of(op, {MPI_LAND, MPI_LOR, MPI_LXOR})) return kind == Kind::integer || kind == Kind::logical;
   if (one_of(op, {MPI_BAND, MPI_BOR, MPI_BXOR})) return kind == Kind::integer || kind == Kind::bytes;
   return one_of(op, {MPI_MINLOC, MPI_MAXLOC}) && kind == Kind::pair;
+}
+
+template <class T>
+void add(const std::byte* from, std::byte* to, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    T operand;
+    T there;
+    std::memcpy(&operand, from + i * sizeof(T), sizeof(T));
+    std::memcpy(&there, to + i * sizeof(T), sizeof(T));
+    there = static_cast<T>(there + operand);
+    std::memcpy(to + i * sizeof(T), &there, sizeof(T));
+  }
+}
+
+/// Sums of integers up to 4 bytes, signed or not, without a call of MPI's, which takes longer than the atomics around
+/// it. True if it was done.
+bool add_here(MPI_Op op, const Basic& basic, const std::byte* from, std::byte* to, std::size_t count) {
+  if (op != MPI_SUM || basic.kind != Kind::integer || !basic.dense()) return false;
+  switch (basic.size) {
+    case 1: add<std::uint8_t>(from, to, count); return true;
+    case 2: add<std::uint16_t>(from, to, count); return true;
+    case 4: add<std::uint32_t>(from, to, count); return true;
+    default: return false;
+  }
 }
 
 }  // namespace
@@ -49,6 +74,7 @@ void apply(MPI_Op op, const Basic& basic, const void* operands, void* there, std
     std::memcpy(to, from, (count - 1) * basic.extent + basic.span());
     return;
   }
+  if (add_here(op, basic, from, to, count)) return;
   constexpr std::size_t kMost = std::numeric_limits<int>::max() / 2;
   while (count > 0) {
     const std::size_t part = std::min(count, kMost);

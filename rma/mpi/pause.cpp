@@ -28,7 +28,9 @@ void Pause::operator()() {
   const int step = count_++;
   if (step < kSpins) return std::atomic_signal_fence(std::memory_order_seq_cst);
   int flag = 0;
-  if (step % 4 == 0) PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_, &flag, MPI_STATUS_IGNORE);
+  // A long message needs hundreds of these calls, each of which a busy machine may delay.
+  if (step % 4 == 0 || step >= kSpins + kYields)
+    PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_, &flag, MPI_STATUS_IGNORE);
   if (step < kSpins + kYields) {
     sched_yield();
     return;

@@ -14,6 +14,7 @@ namespace {
 
 /// Windows of Sluice's begin and end at multiples of it.
 constexpr std::uintptr_t kAlign = 8;
+constexpr int kSuggested = Window::kMostCounters;
 
 std::uintptr_t aligned(std::uintptr_t address) { return (address + kAlign - 1) / kAlign * kAlign; }
 
@@ -26,12 +27,14 @@ std::uint64_t new_number() {
 
 RmaWindow::RmaWindow(std::shared_ptr<Ranks> among, const Creation& what, MPI_Win backing)
     : ranks(std::move(among)), job(ranks->job), comm(ranks->comm), handle(backing), made(what),
-      base(static_cast<std::byte*>(what.base)), rank(ranks->rank), size(ranks->size), bytes_attribute(what.bytes),
-      unit_attribute(static_cast<int>(what.unit)), flavor_attribute(what.flavor) {
+      base(static_cast<std::byte*>(what.base)), rank(ranks->rank), size(ranks->size), notifications(what.info),
+      bytes_attribute(what.bytes), unit_attribute(static_cast<int>(what.unit)), flavor_attribute(what.flavor),
+      notifications_suggested(notifications.promised() != 0 ? notifications.promised() : kSuggested) {
   Part mine;
-  mine.place = job->control.take(words());
+  mine.place = job->control.take(Epochs::kWords);
   try {
     offer(mine);
+    mine.counters = notifications.begin(job->context);
     mine.ready = true;
   } catch (const std::exception& reason) {
     why_ = reason.what();
@@ -43,21 +46,18 @@ RmaWindow::RmaWindow(std::shared_ptr<Ranks> among, const Creation& what, MPI_Win
   epochs = std::make_unique<Epochs>(*this);
 }
 
-/// Words that a rank has: those of its part, and those of its epochs.
-std::size_t RmaWindow::words() const { return Epochs::words(size); }
-
 /// Facts that only this rank has, in words that peers read.
 void RmaWindow::exchange(const Part& mine) {
   Control& control = job->control;
-  const auto values =
-      std::to_array<std::uint64_t>({static_cast<std::uint64_t>(mine.bytes), static_cast<std::uint64_t>(mine.unit),
-                                    mine.number, mine.shift, std::uint64_t{mine.ready}, std::uint64_t{mine.mapped}});
-  static_assert(values.size() <= Epochs::kPartWords);
-  for (std::size_t i = 0; i < values.size(); ++i) control.set(mine.place, i, values[i]);
+  const auto values = std::to_array<std::uint64_t>(
+      {static_cast<std::uint64_t>(mine.bytes), static_cast<std::uint64_t>(mine.unit), mine.number, mine.shift,
+       std::uint64_t{mine.ready}, std::uint64_t{mine.mapped}, mine.counters.word()});
+  static_assert(values.size() <= kCountersWord);
+  for (std::size_t i = 0; i < values.size(); ++i) std::atomic_ref(control.own(mine.place)[i]).store(values[i]);
   for (const Member& member : ranks->exchange(mine.place)) {
     const auto read = control.read(member.rank, member.place, 0, values.size());
     parts.push_back({static_cast<std::int64_t>(read[0]), static_cast<std::int64_t>(read[1]), read[2], read[3],
-                     member.place, member.rank, read[4] != 0, read.at(5) != 0});
+                     member.place, member.rank, read[4] != 0, read[5] != 0, Counters::of_word(read.at(6))});
   }
 }
 
@@ -102,19 +102,26 @@ bool RmaWindow::ready() const {
   return std::ranges::all_of(parts, &Part::ready);
 }
 
+int RmaWindow::refused() const {
+  const auto refusing = std::ranges::find_if(parts, [](const Part& part) { return part.counters.refused != 0; });
+  return refusing == parts.end() ? 0 : refusing->counters.refused;
+}
+
 void RmaWindow::close() {
   std::unique_lock lock(mutex);
   areas->drain_all();
   areas->close();
   epochs->barrier(lock);
   if (window_.bytes() != 0) window_.close();
-  job->control.give_back(parts[static_cast<std::size_t>(rank)].place, words());
+  notifications.close(kContextTimeout);
+  job->control.give_back(parts[static_cast<std::size_t>(rank)].place, Epochs::kWords);
 }
 
 void RmaWindow::abandon() { areas->close(); }
 
 void RmaWindow::close_memory(Timeout timeout) {
   if (window_.bytes() != 0) window_.close(timeout);
+  notifications.close(timeout);
 }
 
 std::string RmaWindow::describe() const {

@@ -3,15 +3,17 @@
 #pragma once
 
 #include "rma/mpi/areas.hpp"
+#include "rma/mpi/call_mutex.hpp"
 #include "rma/mpi/epochs.hpp"
 #include "rma/mpi/job.hpp"
+#include "rma/mpi/notifications.hpp"
 
 #include <mpi.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -36,6 +38,7 @@ struct Part {
   Rank rank = 0;             ///< in the context
   bool ready = false;        ///< the rank could make its part
   bool mapped = false;       ///< all ranks map the memory, so that processors carry out atomics
+  Counters counters;         ///< of notifications
 };
 
 /// Serves one rank's end of a window. The calls lock `mutex`, and leave it free while they wait for a peer.
@@ -50,6 +53,8 @@ class RmaWindow {
 
   /// False at all ranks if one could not make its part: then MPI has to serve the window.
   bool ready() const;
+  /// The class of the error for which no rank can make the window; 0: there is none.
+  int refused() const;
   /// Collective: ends all use of the memory.
   void close();
   /// Closes what this rank has opened at others, in a program that ends and has not freed the window.
@@ -70,18 +75,23 @@ class RmaWindow {
   std::vector<Part> parts;
   /// Accumulates go by atomics on words: peers map the memory of all ranks.
   bool by_word;
-  std::mutex mutex;
+  CallMutex mutex;
   std::unique_ptr<Areas> areas;
   std::unique_ptr<Epochs> epochs;
+  Notifications notifications;
+  /// Word of a rank with its new counters, in `Notifications::set`.
+  static constexpr std::size_t kCountersWord = Epochs::kPartWords - 1;
 
   // The values of predefined attributes, to which MPI_Win_get_attr returns pointers.
   MPI_Aint bytes_attribute;
   int unit_attribute;
   int flavor_attribute;
   int model_attribute = MPI_WIN_UNIFIED;
+  int notifications_suggested;
+  int notifications_most = std::numeric_limits<int>::max();
+  MPI_Count notification_value_most = (MPI_Count{1} << 62) - 1;
 
  private:
-  std::size_t words() const;
   void offer(Part& mine);
   void exchange(const Part& mine);
   std::vector<std::byte*> mapped() const;

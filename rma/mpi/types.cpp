@@ -2,6 +2,7 @@
 #include "rma/mpi/types.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -172,7 +173,21 @@ const Flat& named_flat(MPI_Datatype type) {
 }  // namespace
 
 const Flat& flat_of(MPI_Datatype type) {
-  if (named_type(type) != nullptr) return named_flat(type);
+  // The predefined types that this thread has used last, which are never freed: a call names two.
+  struct Recent {
+    MPI_Datatype type;
+    const Flat* flat;
+  };
+  thread_local std::array<Recent, 4> recent{};
+  thread_local std::size_t oldest = 0;
+  for (const Recent& one : recent) {
+    if (one.flat != nullptr && one.type == type) return *one.flat;
+  }
+  if (named_type(type) != nullptr) {
+    Recent& next = recent[oldest++ % recent.size()];
+    next = {type, &named_flat(type)};
+    return *next.flat;
+  }
   void* found = nullptr;
   int flag = 0;
   PMPI_Type_get_attr(type, flat_key(), static_cast<void*>(&found), &flag);

@@ -74,6 +74,39 @@ static int by_handle(sluice_context* context, sluice_window* owned, sluice_targe
   return meet(target, 5 * kWord, sluice_context_size(context));
 }
 
+/* More memory of rank 0, at a place that it chooses, and behind its last byte. */
+static int attached(sluice_context* context, sluice_window* owned, sluice_target* target, const sluice_memory* local) {
+  const size_t place = 1000 * kWord;
+  const int ranks = sluice_context_size(context);
+  sluice_memory* more = NULL;
+  uint64_t* words;
+  size_t next = 0;
+  MUST(sluice_context_allocate(context, 2 * kWord, SLUICE_SPACE_HOST, -1, &more));
+  words = sluice_memory_data(more);
+  if (owned != NULL) {
+    MUST(sluice_window_attach_at(owned, place, more, 0, kWord));
+    REFUSED(SLUICE_BAD_ARGUMENT, sluice_window_attach_at(owned, place, more, kWord, kWord));
+    MUST(sluice_window_attach(owned, more, kWord, kWord, &next));
+    EXPECT(next >= place + kWord);
+    REFUSED(SLUICE_BAD_ARGUMENT, sluice_window_attach(owned, more, kWord, 2 * kWord, &next));
+  }
+  if (meet(target, 7 * kWord, ranks) != 0) return 99;
+  MUST(sluice_target_fetch_add_now(target, place, 2, SLUICE_CONTEXT_TIMEOUT, NULL));
+  REFUSED(SLUICE_BAD_ARGUMENT, sluice_target_put(target, sluice_stream_program_order(), local, 0, 2 * kWord, place));
+  if (meet(target, 16 * kWord, ranks) != 0) return 99;
+  if (owned != NULL) {
+    EXPECT(words[0] == 2 * (uint64_t)ranks && words[1] == 0);
+    MUST(sluice_window_detach(owned, place, SLUICE_CONTEXT_TIMEOUT));
+    REFUSED(SLUICE_BAD_ARGUMENT, sluice_window_detach(owned, place, SLUICE_CONTEXT_TIMEOUT));
+  }
+  if (meet(target, 17 * kWord, ranks) != 0) return 99;
+  REFUSED(SLUICE_BAD_ARGUMENT, sluice_target_fetch_add_now(target, place, 2, SLUICE_CONTEXT_TIMEOUT, NULL));
+  if (meet(target, 18 * kWord, ranks) != 0) return 99;
+  if (owned != NULL) MUST(sluice_window_detach(owned, next, SLUICE_CONTEXT_TIMEOUT));
+  MUST(sluice_memory_free(&more));
+  return 0;
+}
+
 int window(sluice_context* context) {
   const int rank = sluice_context_rank(context), ranks = sluice_context_size(context);
   const sluice_stream order = sluice_stream_program_order();
@@ -99,6 +132,7 @@ int window(sluice_context* context) {
   MUST(sluice_target_flush(target, order));
   EXPECT(words[0] == (uint64_t)(kTimes * ranks) && words[1] == (uint64_t)(2 * kTimes * ranks) && words[2] == 7);
   if (wrong_accesses(context, target, local) != 0 || by_handle(context, owned, target, local) != 0) return 99;
+  if (attached(context, owned, target, local) != 0) return 99;
   MUST(sluice_target_get(target, order, local, 0, kWord, kWords / 2 * kWord));
   MUST(sluice_target_flush(target, order));
   EXPECT(words[0] == 3 * (uint64_t)ranks);

@@ -222,6 +222,7 @@ TEST_P(Posts, hold_up_start_and_completes_hold_up_wait) {
     WindowPart part(context, GetParam(), 64, 64);
     const std::vector<Rank> origin{0};
     const std::vector<Rank> target{context.size() - 1};
+    if (context.size() % 2 == 0) static_cast<void>(part.window.target(target[0]));  // else `start` connects first
     if (context.size() == 1) {
       expect_code(Code::timeout, [&] { part.window.start(target, 5ms); });
       part.window.post(origin);

@@ -392,6 +392,41 @@ TEST_P(Cost, no_thread_allocates_on_the_hot_path) {
   });
 }
 
+TEST_P(Cost, starts_of_collectives_allocate_nothing) {
+  Peers peers = GetParam().peers();
+  peers.limit = 60s;
+  run_peers(peers, [](Context& context) {
+    constexpr std::size_t kLong = 10'000;  // lands in its place
+    const Case& one = GetParam();
+    HostStream host;
+    const Stream streams[] = {{}, Stream::host(host)};
+    const Buffer memory(context, one, 4 * kLong);
+    const auto piece = [&](std::size_t i, std::size_t bytes) { return memory.all().slice(i * kLong, bytes); };
+    std::vector<Collective> all;
+    for (const char* of : {"program order", "host stream"}) {
+      const std::string name(of);
+      all.push_back(allreduce(context, name + ", sum", Op::sum, Number::float16, piece(0, 64), piece(1, 64)));
+      all.push_back(broadcast(context, name + ", long", piece(2, kLong), 0));
+      all.push_back(barrier(context, name));
+    }
+    const auto go = [&](int count) {
+      for (int round = 0; round < count; ++round)
+        for (std::size_t i = 0; i < all.size(); ++i) {
+          all[i].start(streams[i / 3]);
+          all[i].wait(streams[i / 3]);
+        }
+      context.synchronize(streams[1]);
+    };
+    go(100);
+    board().meet(context);
+    const auto before = allocations();
+    go(one.ground.network ? 100 : 2000);
+    const auto after = allocations();
+    board().meet(context);
+    EXPECT_EQ(after, before);
+  });
+}
+
 /// In shared memory: none. Over a network, the verb's thread may take the engine's turn, and libfabric wants one thread
 /// at a time: each post (of the put, and of a credit) locks the mutex of the backend's Station, as do the poll, and the
 /// arming of a put that the NIC fires. The slots are as many as the puts, so that no put waits for a credit.

@@ -341,6 +341,27 @@ TEST_P(Acquire, returns_the_slot_of_the_next_put) {
   });
 }
 
+/// Nothing that is enqueued later makes the engine look at the put.
+TEST_P(Acquire, may_be_the_last_work_of_a_stream) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    Case one = GetParam();
+    one.depth = 1;
+    ChannelEnd end(context, one);
+    for (std::uint64_t epoch = 1; epoch <= one.times(200); ++epoch) {
+      if (end.first) {
+        end.sender.put(end.stream());
+        end.sender.acquire(end.stream());
+        context.synchronize(end.stream());
+      } else {
+        end.receiver.wait(end.stream());
+        end.receiver.release(end.stream());
+      }
+    }
+    context.synchronize(end.stream());
+    board().meet(context);
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Quick, Credits, testing::ValuesIn(with_sizes(with_depths(memory_cases(), {2}), {64})),
                          CaseName());
 INSTANTIATE_TEST_SUITE_P(QuickDepths, Credits,

@@ -18,6 +18,7 @@ namespace {
 using layer::object;
 
 Endpoint& endpoint_of(fid_ep* handle) { return *static_cast<Endpoint*>(handle); }
+Domain& domain_of(fid_ep* handle) { return endpoint_of(handle).domain; }
 
 constexpr std::uint64_t kMessageFlags =
     FI_COMPLETION | FI_MORE | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
@@ -36,7 +37,8 @@ ssize_t begin(fid_ep* handle, fi_op_type kind, std::uint64_t flags, std::uint64_
 // --- remote memory ---------------------------------------------------------------------------------------------------
 
 ssize_t rma(fid_ep* handle, fi_op_type kind, const fi_msg_rma& message, std::uint64_t flags, std::uint64_t allowed) {
-  return begin(handle, kind, flags, allowed, [&](Transfer& transfer) { return check_rma(message, transfer); });
+  return begin(handle, kind, flags, allowed,
+               [&](Transfer& transfer) { return check_rma(domain_of(handle).settings, message, transfer); });
 }
 
 ssize_t rma(fid_ep* handle, fi_op_type kind, const void* buffer, std::size_t bytes, fi_addr_t peer,

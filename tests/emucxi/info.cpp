@@ -80,7 +80,7 @@ void describe_data_path(fi_info& info, const fi_info* hints, const Settings& set
   endpoint.type = FI_EP_RDM;
   endpoint.protocol = FI_PROTO_CXI;
   endpoint.protocol_version = 1;
-  endpoint.max_msg_size = (std::uint64_t{1} << 32) - 1;
+  endpoint.max_msg_size = settings.message;
   endpoint.max_order_waw_size = SIZE_MAX;
   endpoint.tx_ctx_cnt = 1;
   endpoint.rx_ctx_cnt = 1;

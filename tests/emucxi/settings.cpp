@@ -11,6 +11,7 @@ std::optional<Settings> settings_from_environment() {
   settings.refuse_beyond_entries = environment.is("EMUCXI_TLE_LIMIT", "enospc", "hang");
   settings.tx_size = environment.number("EMUCXI_TX_SIZE", settings.tx_size, 1);
   settings.flush = std::chrono::milliseconds(environment.number("EMUCXI_FLUSH_MS", 1000, 0));
+  settings.message = environment.number("EMUCXI_MESSAGE", settings.message, 1);
   settings.fail_every = environment.number("EMUCXI_FAIL_EVERY", 0, 0);
   if (!environment.good) return std::nullopt;
   return settings;

@@ -10,10 +10,14 @@
 namespace emucxi {
 
 struct Settings {
+  /// Most bytes of a message on cxi.
+  static constexpr std::size_t kLongest = (std::uint64_t{1} << 32) - 1;
+
   std::size_t trigger_entries = 512;      // EMUCXI_TLES, of which some are reserved
   bool refuse_beyond_entries = false;     // EMUCXI_TLE_LIMIT: enospc, or hang
   std::size_t tx_size = 1024;             // EMUCXI_TX_SIZE
   std::chrono::milliseconds flush{1000};  // EMUCXI_FLUSH_MS
+  std::size_t message = kLongest;         // EMUCXI_MESSAGE
   std::uint64_t fail_every = 0;           // EMUCXI_FAIL_EVERY, 0: never
 
   /// Entries that cxi keeps for itself.

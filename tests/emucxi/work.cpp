@@ -7,11 +7,11 @@
 #include "tests/emucxi/cxi.hpp"
 #include "tests/emucxi/domain.hpp"
 #include "tests/emucxi/endpoint.hpp"
+#include "tests/emucxi/settings.hpp"
 
 namespace emucxi {
 namespace {
 
-constexpr std::uint64_t kLongest = (std::uint64_t{1} << 32) - 1;
 constexpr std::uint64_t kWorkFlags =
     FI_MORE | FI_COMPLETION | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE | FI_TRANSMIT_COMPLETE | kWriteback;
 
@@ -41,7 +41,7 @@ int check_deferred_rma(const Domain& domain, const fi_deferred_work& asked, Work
   const fi_op_rma* const rma = asked.op.rma;
   if (!rma) return -FI_EINVAL;
   work.transfer = std::make_unique<Transfer>();
-  if (const int bad = check_rma(rma->msg, *work.transfer)) return bad;
+  if (const int bad = check_rma(domain.settings, rma->msg, *work.transfer)) return bad;
   return check_deferred(domain, static_cast<Endpoint*>(rma->ep), rma->flags, asked, work);
 }
 
@@ -75,11 +75,11 @@ int check_counter_change(const fi_deferred_work& asked, Work& work) {
 
 }  // namespace
 
-int check_rma(const fi_msg_rma& message, Transfer& transfer) {
+int check_rma(const Settings& settings, const fi_msg_rma& message, Transfer& transfer) {
   if (!message.msg_iov || message.iov_count > 1 || !message.rma_iov || message.rma_iov_count != 1) return -FI_EINVAL;
   if (message.iov_count) transfer.local = message.msg_iov[0];
   if (transfer.local.iov_len && !transfer.local.iov_base) return -FI_EINVAL;
-  if (transfer.local.iov_len > kLongest) return -FI_EMSGSIZE;
+  if (transfer.local.iov_len > settings.message) return -FI_EMSGSIZE;
   transfer.remote = {message.rma_iov[0].addr, transfer.local.iov_len, message.rma_iov[0].key};
   transfer.peer = message.addr;
   transfer.context = message.context;

@@ -16,6 +16,7 @@ namespace emucxi {
 class Counter;
 class Domain;
 class Endpoint;
+struct Settings;
 
 /// One data operation. Its source is the program's memory, read when the operation begins, as by a NIC, unless
 /// injected.
@@ -59,7 +60,7 @@ struct Work {
 };
 
 // Check a data operation, deferred or not, and fill in the transfer: 0, or an error.
-int check_rma(const fi_msg_rma& message, Transfer& transfer);
+int check_rma(const Settings& settings, const fi_msg_rma& message, Transfer& transfer);
 int check_atomic(const fi_msg_atomic& message, const fi_msg_fetch* fetch, const fi_msg_compare* compare,
                  Transfer& transfer);
 

@@ -163,7 +163,7 @@ class PostedAccess final : public EngineAccess, private UnderWay::Finisher {
   /// The inner one looks.
   static constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();
   static Bounds all_that(const Access& inner) {
-    return {.offered = kMost, .counters = inner.counts ? kMost : 0, .at_once = kMost, .no_gpus = "posted"};
+    return {.offered = kMost, .counters = inner.counts ? kMost : 0, .no_gpus = "posted"};
   }
 
   bool post(std::uint64_t epoch, const Request& request) override {

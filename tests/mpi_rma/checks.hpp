@@ -40,6 +40,15 @@ void expect_equal(const A& found, const B& expected, const std::string& what) {
          what + ": " + std::to_string(found) + " instead of " + std::to_string(expected));
 }
 
+template <class T>
+T attribute(MPI_Win window, int key) {
+  void* value = nullptr;
+  int flag = 0;
+  MPI_Win_get_attr(window, key, static_cast<void*>(&value), &flag);
+  expect(flag != 0, "a predefined attribute");
+  return flag != 0 ? *static_cast<T*>(value) : T{};
+}
+
 /// A window of `count` elements on MPI_COMM_WORLD, made by MPI_Win_allocate or MPI_Win_create.
 template <class T>
 class Shared {

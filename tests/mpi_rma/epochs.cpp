@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fences, posts, locks and requests.
 #include <numeric>
+#include <thread>
 
 #include "tests/mpi_rma/checks.hpp"
 #include "tests/mpi_rma/programs.hpp"
@@ -60,12 +61,14 @@ void run_posts() {
 
 void run_locks() {
   Shared<long> shared(1);
-  constexpr int kLocks = 100;
+  constexpr int kLocks = 200;
+  MPI_Barrier(MPI_COMM_WORLD);
   for (int i = 0; i < kLocks; ++i) {
     long value = 0;
     MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, shared.window);
     MPI_Get(&value, 1, MPI_LONG, 0, 0, 1, MPI_LONG, shared.window);
     MPI_Win_flush(0, shared.window);
+    std::this_thread::yield();  // so that others try to lock meanwhile
     ++value;
     MPI_Put(&value, 1, MPI_LONG, 0, 0, 1, MPI_LONG, shared.window);
     MPI_Win_unlock(0, shared.window);

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // MPI's windows by Sluice: each test starts this program again, by mpiexec, as the ranks of a program of MPI. The
 // sources of libsluice_mpi_rma are part of it, so that their mutants can be planted.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <sluice/c/stream.hpp>
+#include <sluice/error.hpp>
 
 #include <array>
 #include <cstdio>
@@ -38,7 +41,8 @@ void expect_served(int ranks, const std::string& names) {
   const Ended ended = run(ranks, names);
   EXPECT_EQ(ended.code, 0) << ended.output;
   EXPECT_NE(ended.output.find("Sluice serves it"), std::string::npos) << ended.output;
-  EXPECT_NE(ended.output.find("\npassed\n"), std::string::npos) << ended.output;
+  // Standard output may overtake the log.
+  EXPECT_NE(("\n" + ended.output).find("\npassed\n"), std::string::npos) << ended.output;
 }
 
 TEST(MpiWindows, every_type_and_operation_gives_what_mpi_reduces) { expect_served(2, "types"); }
@@ -54,6 +58,32 @@ TEST(MpiWindows, names_attributes_groups_and_handlers_are_there) { expect_served
 TEST(MpiWindows, units_and_sizes_may_differ) { expect_served(3, "sizes"); }
 TEST(MpiWindows, errors_have_their_class_and_change_nothing) { expect_served(2, "errors"); }
 TEST(MpiWindows, of_communicators_that_come_and_go) { expect_served(4, "many"); }
+TEST(MpiNotifications, come_once_for_every_operation) { expect_served(2, "notified"); }
+TEST(MpiNotifications, are_seen_after_the_data) { expect_served(2, "notified_order"); }
+TEST(MpiNotifications, are_not_lost_by_resets) { expect_served(3, "notified_resets"); }
+TEST(MpiNotifications, have_as_many_counters_as_each_rank_asks_for) { expect_served(3, "notified_numbers"); }
+TEST(MpiNotifications, of_a_promise_are_there_and_bad_ones_fail_together) { expect_served(2, "notified_promises"); }
+TEST(MpiNotifications, have_errors_that_change_nothing) { expect_served(2, "notified_errors"); }
+TEST(MpiNotifications, are_waited_for_by_streams) { expect_served(2, "notified_streams"); }
+TEST(MpiNotifications, of_a_rank_alone) { expect_served(1, "notified notified_order notified_numbers"); }
+
+/// A program may link an archive of Sluice beside the library, which has one too.
+TEST(MpiNotifications, refuse_a_host_stream_of_another_copy_of_the_library) {
+#ifndef LIBRARY
+  std::printf(
+      "SKIPPED-HERE: MpiNotifications.refuse_a_host_stream_of_another_copy_of_the_library: there is one copy\n");
+  GTEST_SKIP() << "Sluice is a shared library, of which there is one copy";
+#else
+  void* const library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << dlerror();
+  const auto find = [&](auto* own, const char* name) { return reinterpret_cast<decltype(own)>(dlsym(library, name)); };
+  sluice_host_stream* stream = nullptr;
+  ASSERT_EQ(find(&sluice_host_stream_create, "sluice_host_stream_create")(nullptr, &stream), SLUICE_OK);
+  EXPECT_THROW(sluice::stream_of(sluice_stream_host(stream)), sluice::Error);
+  EXPECT_EQ(find(&sluice_host_stream_free, "sluice_host_stream_free")(&stream), SLUICE_OK);
+#endif
+}
+
 TEST(MpiWindows, say_that_processors_change_mapped_memory) {
   const Ended ended = run(2, "atomics");
   EXPECT_NE(ended.output.find("accumulates: by atomics of words"), std::string::npos) << ended.output;
@@ -63,9 +93,10 @@ TEST(MpiWindows, serve_a_rank_alone) { expect_served(1, "types fences posts lock
 TEST(MpiWindows, calls_about_other_things_pass_through) { EXPECT_EQ(run(2, "untouched").code, 0); }
 
 TEST(MpiWindows, that_are_not_freed_are_named_and_the_program_ends) {
-  const Ended ended = run(2, "not_freed");
+  const Ended ended = run(2, "not_freed notified_not_freed");
   EXPECT_EQ(ended.code, 0) << ended.output;
   EXPECT_NE(ended.output.find("the window 'forgotten' of 4 bytes was not freed"), std::string::npos) << ended.output;
+  EXPECT_NE(ended.output.find("the window 'notified' of 4 bytes was not freed"), std::string::npos) << ended.output;
 }
 
 TEST(MpiWindows, are_left_to_mpi_where_it_is_told_so) {
@@ -80,7 +111,8 @@ TEST(MpiWindows, work_over_networks) {
   std::printf("SKIPPED-HERE: MpiWindows.work_over_networks: this build has no libfabric\n");
   GTEST_SKIP() << "this build has no libfabric";
 #endif
-  const Ended ended = run(2, "layouts fences posts locks requests", "SLUICE_LOG=info SLUICE_BACKENDS=ofi:tcp");
+  const Ended ended = run(2, "layouts fences posts locks requests notified notified_order notified_resets",
+                          "SLUICE_LOG=info SLUICE_BACKENDS=ofi:tcp");
   EXPECT_EQ(ended.code, 0) << ended.output;
   EXPECT_EQ(ended.output.find("accumulates: by atomics"), std::string::npos) << "peers map nothing: " << ended.output;
 }

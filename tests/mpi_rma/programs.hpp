@@ -26,3 +26,12 @@ void run_errors();
 void run_many();
 void run_not_freed();
 void run_untouched();
+// notified.cpp, for programs that are linked with the library
+void run_notified();
+void run_notified_order();
+void run_notified_resets();
+void run_notified_numbers();
+void run_notified_promises();
+void run_notified_errors();
+void run_notified_streams();
+void run_notified_not_freed();

@@ -15,15 +15,6 @@ int class_of(int code) {
   return error_class;
 }
 
-template <class T>
-T attribute(MPI_Win window, int key) {
-  void* value = nullptr;
-  int flag = 0;
-  MPI_Win_get_attr(window, key, static_cast<void*>(&value), &flag);
-  expect(flag != 0, "a predefined attribute");
-  return *static_cast<T*>(value);
-}
-
 int g_dropped = 0;
 int drop(MPI_Win, int, void* value, void*) {
   g_dropped += *static_cast<int*>(value);

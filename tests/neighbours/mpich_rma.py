@@ -84,19 +84,24 @@ class Builder:
         return self.compile(*definitions, *(self.mpi / "rma" / source for source in sources), *objects, "-o", self.folder / name, "-lm")
 
 
-def run(options, column, test):
-    """(whether it passed, seconds, why not)"""
-    name, ranks, arguments = test
+def ranks_of(options, column, ranks, command):
+    """Runs a program of MPI, in the column "sluice" with Sluice's windows: (its text, its exit code, seconds)."""
     environment = dict(os.environ, MPIEXEC_TIMEOUT=str(options.limit))
-    preload = ["-genv", "LD_PRELOAD", options.library] if column == "sluice" else []
+    preload = ["env", f"LD_PRELOAD={options.library}"] if column == "sluice" else []
     begin = time.monotonic()
     try:
-        done = subprocess.run([options.mpiexec, *map(str, preload), "-n", str(ranks), str(options.folder / name), *arguments], env=environment,
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False, timeout=options.limit + 15)
+        done = subprocess.run([options.mpiexec, "-n", str(ranks), *preload, *map(str, command)], env=environment, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, errors="replace", check=False, timeout=options.limit + 15)
         text, code = done.stdout + done.stderr, done.returncode
     except subprocess.TimeoutExpired as late:
         text, code = str(late.stdout), -1
-    seconds = time.monotonic() - begin
+    return text, code, time.monotonic() - begin
+
+
+def run(options, column, test):
+    """(whether it passed, seconds, why not)"""
+    name, ranks, arguments = test
+    text, code, seconds = ranks_of(options, column, ranks, [options.folder / name, *arguments])
     (options.folder / "log").mkdir(exist_ok=True)
     (options.folder / "log" / f"{name}.{ranks}.{'_'.join(arguments)}.{column}").write_text(text)
     if "No Errors" in text and code == 0 and seconds <= options.limit:

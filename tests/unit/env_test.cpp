@@ -94,6 +94,12 @@ TEST(Env, rails_are_one_to_eight) {
   EXPECT_EQ(read_env().rails, 8);
 }
 
+TEST(Env, a_topology_is_a_number_of_ranks_or_a_node_for_each) {
+  for (const char* value : {"0", "a", "1,b", "-1"}) EXPECT_NE(complaint("SLUICE_TOPOLOGY", value), "") << value;
+  const Set set{{"SLUICE_TOPOLOGY", "0,0,1"}};
+  EXPECT_EQ(read_env().topology, (std::vector<int>{0, 0, 1}));
+}
+
 TEST(Env, checks_are_off_or_on) {
   for (const char* value : {"", "2", "yes"}) EXPECT_NE(complaint("SLUICE_CHECK", value), "") << value;
   const Set set{{"SLUICE_CHECK", "1"}};

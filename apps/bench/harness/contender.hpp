@@ -60,6 +60,15 @@ inline bool is_round_trip(Access access) {
 }
 inline bool is_of_epochs(Access access) { return access >= Access::fence; }
 
+/// A unit of the bench `collectives`.
+enum class Collective {
+  barrier,
+  allreduce,  ///< a sum of doubles
+  broadcast,  ///< by ranks 0 and p - 1 in turn
+  allgather,  ///< `bytes` of each rank
+  alltoall    ///< `bytes` from each rank to each
+};
+
 class GpuQueue;
 class RivalPrograms;
 
@@ -76,6 +85,7 @@ struct Workload {
   sluice::Tag tag = 0;          ///< the first tag of the contender's channels
   double compute_ns = 0;        ///< how long a step computes
   Access access = Access::put;  ///< of the bench `rma`
+  Collective collective = Collective::barrier;
   Drive drive = Drive::in_order;
   int device = 0;                     ///< the GPU of this rank, if there is one
   RivalPrograms* programs = nullptr;  ///< the processes of this rank's rivals

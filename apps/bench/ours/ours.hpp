@@ -73,6 +73,13 @@ Ours make_accesses(const Workload& workload);
 /// Like `make_accesses`, but words are changed by the calls that block the host and return the value before.
 Ours make_blocking_accesses(const Workload& workload);
 
+/// A start and a wait of the bench `collectives`, in program order or on a host stream.
+Ours make_collective(const Workload& workload);
+/// Inserts into a table that is spread over all ranks, by atomics on a window.
+Ours make_hash_table(const Workload& workload);
+/// Rounds of messages to ranks that do not expect them, by atomics and puts to a window.
+Ours make_sparse_exchange(const Workload& workload);
+
 /// The computing of such steps alone.
 std::unique_ptr<Contender> make_compute(const Workload& workload);
 

@@ -3,6 +3,7 @@
 
 #include "apps/bench/rivals/make_mpi.hpp"
 
+#include <dlfcn.h>
 #include <mpi.h>
 
 #include <algorithm>
@@ -45,6 +46,13 @@ bool under_mpi() {
   int running = 0;
   MPI_Initialized(&running);
   return running != 0;
+}
+
+bool mpi_windows_are_ours() {
+  Dl_info put{};
+  void* const address = ::dlsym(RTLD_DEFAULT, "MPI_Put");
+  return address != nullptr && ::dladdr(address, &put) != 0 &&
+         std::string_view(put.dli_fname).find("libsluice_mpi_rma") != std::string_view::npos;
 }
 
 std::string mpi_library() {

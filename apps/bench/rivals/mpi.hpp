@@ -12,6 +12,9 @@ namespace bench {
 /// True if MPI runs in this process.
 bool under_mpi();
 
+/// True if libsluice_mpi_rma stands before MPI: its windows are Sluice's.
+bool mpi_windows_are_ours();
+
 /// The MPI that runs and the environment variables by which it has chosen a network, for people.
 std::string mpi_library();
 
@@ -34,6 +37,14 @@ std::unique_ptr<Contender> make_mpi_halo(const Workload& workload);
 std::unique_ptr<Contender> make_mpi_ring(const Workload& workload);
 /// The accesses of the bench `rma`, each ended by MPI_Win_flush.
 std::unique_ptr<Contender> make_mpi_accesses(const Workload& workload);
+/// A call of the bench `collectives`.
+std::unique_ptr<Contender> make_mpi_collective(const Workload& workload);
+/// The hash table and the sparse exchange by the same accesses to a window of MPI's as ours.
+std::unique_ptr<Contender> make_mpi_hash_table(const Workload& workload);
+std::unique_ptr<Contender> make_mpi_inbox_exchange(const Workload& workload);
+/// The sparse exchange by synchronous sends and a barrier that does not block, and by counts of messages in a window.
+std::unique_ptr<Contender> make_mpi_nbx_exchange(const Workload& workload);
+std::unique_ptr<Contender> make_mpi_rsx_exchange(const Workload& workload);
 /// Steps of MPI_Isend and MPI_Irecv, computing, and MPI_Waitall.
 std::unique_ptr<Contender> make_mpi_overlap(const Workload& workload);
 

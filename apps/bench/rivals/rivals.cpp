@@ -99,6 +99,12 @@ std::string why_no_mpi(const Options& options) {
   return under_mpi() ? "" : "needs a start under MPI: mpiexec -n N ... (or srun)";
 }
 
+std::string why_no_mpi_windows(const Options& options) {
+  std::string why = why_no_mpi(options);
+  if (!why.empty() || !mpi_windows_are_ours()) return why;
+  return "MPI's windows are Sluice's in this process: mpi_windows measures them";
+}
+
 template <Program program>
 std::string why_no(const Options& options) {
   const std::string other = network(options);
@@ -239,27 +245,27 @@ const std::vector<Rival>& table() {
        .scale = ping_pong<kPersistent>},
       {.name = "mpi_put_flush",
        .what = "MPI_Put, flush, flag by MPI_Put, flush, into MPI_Win_allocate; windows have one flag at their end",
-       .why_not = why_no_mpi,
+       .why_not = why_no_mpi_windows,
        .library = mpi_on_network,
        .expected = nowhere,
        .latency = ping_pong<kPutFlush>,
        .bandwidth = flood<kPutFlush>},
       {.name = "mpi_put_flush_user",
        .what = "the same into malloc'ed memory, MPI_Win_create",
-       .why_not = why_no_mpi,
+       .why_not = why_no_mpi_windows,
        .library = mpi_on_network,
        .expected = nowhere,
        .latency = ping_pong<kPutFlushUser>,
        .bandwidth = flood<kPutFlushUser>},
       {.name = "mpi_pscw",
        .what = "MPI_Put between start and complete, post and wait, into MPI_Win_allocate",
-       .why_not = why_no_mpi,
+       .why_not = why_no_mpi_windows,
        .library = mpi_on_network,
        .expected = nowhere,
        .latency = ping_pong<MpiMode::pscw>},
       {.name = "mpi_fence",
        .what = "MPI_Put between fences, into MPI_Win_allocate",
-       .why_not = why_no_mpi,
+       .why_not = why_no_mpi_windows,
        .library = mpi_on_network,
        .expected = nowhere,
        .latency = ping_pong<MpiMode::fence>},
@@ -269,10 +275,30 @@ const std::vector<Rival>& table() {
            "of MPI_Win_lock_all, into MPI_Win_allocate; a notice by an empty MPI_Send, for which the owner waits; "
            "fences, "
            "post to wait, and locks in a window that is not locked otherwise",
+       .why_not = why_no_mpi_windows,
+       .library = mpi_on_network,
+       .expected = nowhere,
+       .rma = make_mpi_accesses,
+       .hash_table = make_mpi_hash_table,
+       .sparse_exchange = make_mpi_inbox_exchange},
+      {.name = "mpi_nbx",
+       .what = "MPI_Issend, MPI_Iprobe and MPI_Ibarrier (NBX)",
        .why_not = why_no_mpi,
        .library = mpi_on_network,
        .expected = nowhere,
-       .rma = make_mpi_accesses},
+       .sparse_exchange = make_mpi_nbx_exchange},
+      {.name = "mpi_rsx",
+       .what = "MPI_Accumulate of the numbers of messages and MPI_Win_fence, MPI_Isend and MPI_Recv (RSX)",
+       .why_not = why_no_mpi_windows,
+       .library = mpi_on_network,
+       .expected = nowhere,
+       .sparse_exchange = make_mpi_rsx_exchange},
+      {.name = "mpi_collectives",
+       .what = "MPI_Barrier, MPI_Allreduce, MPI_Bcast, MPI_Allgather, MPI_Alltoall, which block the host",
+       .why_not = why_no_mpi,
+       .library = mpi_on_network,
+       .expected = nowhere,
+       .collectives = make_mpi_collective},
       {.name = "mpi_packed",
        .what =
            "kernels of Kokkos that pack, a fence, persistent requests, and where there are gaps kernels that unpack",

@@ -34,6 +34,9 @@ struct Rival {
   Maker overlap = nullptr;
   Maker scale = nullptr;
   Maker rma = nullptr;
+  Maker collectives = nullptr;
+  Maker hash_table = nullptr;
+  Maker sparse_exchange = nullptr;
   Maker packing = nullptr;
   Maker packing_faces = nullptr;
 };

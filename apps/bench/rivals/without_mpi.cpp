@@ -13,6 +13,7 @@ namespace {
 }  // namespace
 
 bool under_mpi() { return false; }
+bool mpi_windows_are_ours() { return false; }
 std::string mpi_library() { return {}; }
 
 std::unique_ptr<Contender> make_mpi_ping_pong(MpiMode /*mode*/, const Workload& /*workload*/) { refuse(); }
@@ -20,6 +21,11 @@ std::unique_ptr<Contender> make_mpi_flood(MpiMode /*mode*/, const Workload& /*wo
 std::unique_ptr<Contender> make_mpi_halo(const Workload& /*workload*/) { refuse(); }
 std::unique_ptr<Contender> make_mpi_ring(const Workload& /*workload*/) { refuse(); }
 std::unique_ptr<Contender> make_mpi_accesses(const Workload& /*workload*/) { refuse(); }
+std::unique_ptr<Contender> make_mpi_collective(const Workload& /*workload*/) { refuse(); }
+std::unique_ptr<Contender> make_mpi_hash_table(const Workload& /*workload*/) { refuse(); }
+std::unique_ptr<Contender> make_mpi_inbox_exchange(const Workload& /*workload*/) { refuse(); }
+std::unique_ptr<Contender> make_mpi_nbx_exchange(const Workload& /*workload*/) { refuse(); }
+std::unique_ptr<Contender> make_mpi_rsx_exchange(const Workload& /*workload*/) { refuse(); }
 std::unique_ptr<Contender> make_mpi_overlap(const Workload& /*workload*/) { refuse(); }
 
 }  // namespace bench

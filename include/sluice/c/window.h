@@ -34,6 +34,18 @@ SLUICE_EXPORT size_t sluice_window_bytes(const sluice_window* window);
 /// Writes the handle of a block of the window to the SLUICE_WINDOW_HANDLE_BYTES bytes at `handle`.
 /// @return also SLUICE_BAD_ARGUMENT if the block does not lie inside the window
 SLUICE_EXPORT sluice_code sluice_window_handle(const sluice_window* window, size_t offset, size_t bytes, void* handle);
+/// Makes `bytes` bytes from `offset` of `memory` part of the window: peers reach them at the offsets from `place` on,
+/// which is told. No peer takes part. See "Attached memory" of Target in window.hpp.
+/// @return also SLUICE_BAD_ARGUMENT for other memory than that of a window
+SLUICE_EXPORT sluice_code sluice_window_attach(sluice_window* window, const sluice_memory* memory, size_t offset,
+                                               size_t bytes, size_t* place);
+/// The same at `place`, a multiple of 8: the address of the bytes, say.
+/// @return also SLUICE_BAD_ARGUMENT if others have some of these offsets
+SLUICE_EXPORT sluice_code sluice_window_attach_at(sluice_window* window, size_t place, const sluice_memory* memory,
+                                                  size_t offset, size_t bytes);
+/// Takes away what was attached at `place`, and blocks the host until no peer touches it any more.
+/// @return also SLUICE_BAD_ARGUMENT if nothing was; SLUICE_TIMEOUT: it is still in use, and the call may be made again
+SLUICE_EXPORT sluice_code sluice_window_detach(sluice_window* window, size_t place, sluice_timeout timeout);
 /// One line for people. Valid until the next description of anything in this thread.
 SLUICE_EXPORT sluice_code sluice_window_describe(const sluice_window* window, const char** text);
 /// Later work on `stream` runs only when `counter` has reached `count`. In program order the call blocks until then.

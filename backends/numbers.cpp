@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/numbers.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "base/races.hpp"
+
+#if defined(__x86_64__) && !defined(SLUICE_TELLS_OF_RACES)
+#define SLUICE_CHANGES_16_BYTES
+#include <cpuid.h>
+#endif
+
+namespace sluice::backends {
+namespace {
+
+template <class T>
+T sum(T there, T operand) noexcept {
+  if constexpr (std::is_integral_v<T>) {
+    using Unsigned = std::make_unsigned_t<T>;
+    return static_cast<T>(static_cast<Unsigned>(there) + static_cast<Unsigned>(operand));
+  } else {
+    return there + operand;
+  }
+}
+
+template <class T>
+T load(const std::byte* from) noexcept {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+template <class T, class Change>
+void change_each(std::byte* at, const std::byte* operands, std::size_t bytes, Change change) noexcept {
+  for (std::size_t i = 0; i < bytes; i += sizeof(T)) {
+    const T operand = load<T>(operands + i);
+    const std::atomic_ref<T> number(*reinterpret_cast<T*>(at + i));
+    T there = number.load(std::memory_order_relaxed);
+    while (!number.compare_exchange_weak(there, change(there, operand))) {
+    }
+  }
+}
+
+#ifdef SLUICE_CHANGES_16_BYTES
+
+constexpr std::size_t kHalf = sizeof(std::uint64_t);
+constexpr std::size_t kWide = 2 * kHalf;
+
+/// False on the first processors of AMD with 64 bits alone.
+bool changes_16_bytes() noexcept {
+  unsigned int a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_CMPXCHG16B) != 0;
+}
+const bool g_wide = changes_16_bytes();
+
+struct Halves {
+  std::uint64_t low, high;
+};
+
+/// Stores `wanted` in one step if the bytes are `there`; else returns false, and `there` is what they are. Compilers
+/// leave this to a library, or to flags for all of a program.
+bool exchange(std::byte* at, Halves& there, Halves wanted) noexcept {
+  bool done = false;
+  asm volatile("lock cmpxchg16b %1"
+               : "=@ccz"(done), "+m"(*reinterpret_cast<std::byte(*)[kWide]>(at)), "+a"(there.low), "+d"(there.high)
+               : "b"(wanted.low), "c"(wanted.high)
+               : "memory");
+  return done;
+}
+
+/// Changes the one or two numbers in half of a step. In registers: what goes through memory delays the step.
+template <class T, class Change>
+std::uint64_t changed(std::uint64_t there, std::uint64_t operand, Change change) noexcept {
+  if constexpr (sizeof(T) == kHalf) {
+    return std::bit_cast<std::uint64_t>(change(std::bit_cast<T>(there), std::bit_cast<T>(operand)));
+  } else {
+    const auto part = [&](unsigned int shift) -> std::uint64_t {
+      const auto of = [&](std::uint64_t both) { return std::bit_cast<T>(static_cast<std::uint32_t>(both >> shift)); };
+      return std::uint64_t{std::bit_cast<std::uint32_t>(change(of(there), of(operand)))} << shift;
+    };
+    return part(0) | part(32);
+  }
+}
+
+/// A step takes as long for 16 bytes as for 4 (sluice-bench rma: accumulate). `at` is a multiple of 16.
+template <class T, class Change>
+void change_wide(std::byte* at, const std::byte* operands, std::size_t bytes, Change change) noexcept {
+  for (std::size_t i = 0; i < bytes; i += kWide) {
+    const auto operand = load<Halves>(operands + i);
+    const auto half = [&](std::size_t from) {
+      const std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(at + i + from));
+      return word.load(std::memory_order_relaxed);
+    };
+    Halves there{half(0), half(kHalf)};  // in two steps: if they do not fit together, the exchange finds that
+    while (!exchange(at + i, there,
+                     {changed<T>(there.low, operand.low, change), changed<T>(there.high, operand.high, change)})) {
+    }
+  }
+}
+
+template <class T, class Change>
+void change_all(std::byte* at, std::span<const std::byte> operands, Change change) noexcept {
+  if (!g_wide) return change_each<T>(at, operands.data(), operands.size(), change);
+  const std::size_t head = std::min(operands.size(), (kWide - reinterpret_cast<std::uintptr_t>(at) % kWide) % kWide);
+  const std::size_t body = (operands.size() - head) / kWide * kWide;
+  change_each<T>(at, operands.data(), head, change);
+  change_wide<T>(at + head, operands.data() + head, body, change);
+  change_each<T>(at + head + body, operands.data() + head + body, operands.size() - head - body, change);
+}
+
+#else
+
+template <class T, class Change>
+void change_all(std::byte* at, std::span<const std::byte> operands, Change change) noexcept {
+  change_each<T>(at, operands.data(), operands.size(), change);
+}
+
+#endif
+
+template <class T>
+void replace_all(std::byte* at, std::span<const std::byte> operands) noexcept {
+  for (std::size_t i = 0; i < operands.size(); i += sizeof(T)) {
+    std::atomic_ref<T>(*reinterpret_cast<T*>(at + i)).store(load<T>(operands.data() + i), std::memory_order_release);
+  }
+}
+
+template <class T>
+void change_numbers_of(std::byte* at, Op op, std::span<const std::byte> operands) noexcept {
+  switch (op) {
+    case Op::sum: return change_all<T>(at, operands, [](T there, T operand) { return sum(there, operand); });
+    case Op::min:
+      return change_all<T>(at, operands, [](T there, T operand) { return operand < there ? operand : there; });
+    case Op::max:
+      return change_all<T>(at, operands, [](T there, T operand) { return operand > there ? operand : there; });
+    case Op::replace: return replace_all<T>(at, operands);
+    case Op::product: return;  // of collectives alone
+    case Op::bit_and:
+    case Op::bit_or:
+    case Op::bit_xor: break;
+  }
+  if constexpr (std::is_integral_v<T>) {
+    if (op == Op::bit_and)
+      return change_all<T>(at, operands, [](T there, T operand) { return static_cast<T>(there & operand); });
+    if (op == Op::bit_or)
+      return change_all<T>(at, operands, [](T there, T operand) { return static_cast<T>(there | operand); });
+    change_all<T>(at, operands, [](T there, T operand) { return static_cast<T>(there ^ operand); });
+  }
+}
+
+}  // namespace
+
+void change_numbers(std::byte* at, Op op, Number number, std::span<const std::byte> operands) noexcept {
+  switch (number) {
+    case Number::int32: return change_numbers_of<std::int32_t>(at, op, operands);
+    case Number::uint32: return change_numbers_of<std::uint32_t>(at, op, operands);
+    case Number::int64: return change_numbers_of<std::int64_t>(at, op, operands);
+    case Number::uint64: return change_numbers_of<std::uint64_t>(at, op, operands);
+    case Number::float32: return change_numbers_of<float>(at, op, operands);
+    case Number::float64: return change_numbers_of<double>(at, op, operands);
+    case Number::float16:
+    case Number::bfloat16: return;  // of collectives alone
+  }
+}
+
+}  // namespace sluice::backends

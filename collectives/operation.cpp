@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/operation.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "base/log.hpp"
+#include "collectives/numbers.hpp"
+#include "device/copy.hpp"
+#include "device/reach.hpp"
+#include "runtime/channel.hpp"
+#include "runtime/fate.hpp"
+#include "runtime/handles.hpp"
+#include "runtime/kept.hpp"
+
+namespace sluice::collectives {
+namespace {
+
+using Kind = Step::Kind;
+
+constexpr int kLandings = 2;
+
+HostStream::Impl* host_of(Stream stream) { return static_cast<HostStream::Impl*>(stream.handle()); }
+
+}  // namespace
+
+Operation::Operation(Context& context, std::string name, Schedule schedule, Progress progress)
+    : context_(context), scope_(context.scope("collective " + name)),
+      ready_scope_(context.scope("ready for collective " + name)), name_(std::move(name)),
+      schedule_(std::move(schedule)), fate_(std::make_shared<runtime::SharedFate>()) {
+  for (const std::size_t bytes : schedule_.scratches)
+    shared_->scratches.push_back(bytes == 0 ? Memory() : context_.allocate(bytes));
+  shared_->landings.resize(schedule_.messages.size());
+  ends_.reserve(schedule_.messages.size());
+  for (std::size_t i = 0; i < schedule_.messages.size(); ++i) open(i);
+  if (progress == Progress::own_stream) own_ = std::make_unique<HostStream>(HostStream::Options{.name = name_});
+}
+
+/// Ends that an exception destroys end their waits at once; then streams go on to the markers.
+Operation::~Operation() {
+  if (state_ == State::closed || !origin.here()) return;
+  const bool unwinds = std::uncaught_exceptions() > 0;
+  base::Limit limit(unwinds ? runtime::time_to_leave(context_.connect_timeout()) : context_.connect_timeout());
+  try {
+    if (unwinds) ends_.clear();
+    if (shut(limit)) return;
+  } catch (const std::exception& reason) {
+    base::log(base::LogLevel::warn, name_ + ": " + reason.what());
+  }
+  base::log(base::LogLevel::warn, name_ + ": kept what streams or peers still use");
+  new std::pair(shared_, std::move(ends_));  // for ever
+  if (own_ != nullptr) (void)own_.release();
+}
+
+Slice Operation::source_of(const Message& message) const {
+  const Place& from = message.at;
+  if (message.bytes == 0) return {};
+  const Slice whole = from.of == Place::Of::user ? schedule_.slices[from.index] : shared_->scratches[from.index].all();
+  return whole.slice(from.offset, message.bytes);
+}
+
+void Operation::open(std::size_t index) {
+  const Message& message = schedule_.messages[index];
+  End& end = ends_.emplace_back();
+  Scope& scope = message.ready ? ready_scope_ : scope_;
+  if (message.sends) {
+    end.sender =
+        scope.sender(message.peer, message.tag, source_of(message), {.name = name_, .contents = schedule_.contents});
+  } else if (message.lands_aside()) {
+    if (message.bytes > 0) shared_->landings[index] = context_.allocate(kLandings * message.bytes);
+    end.receiver = scope.receiver(message.peer, message.tag, shared_->landings[index].all(),
+                                  {.depth = kLandings, .name = name_, .contents = schedule_.contents});
+  } else {
+    end.receiver =
+        scope.receiver(message.peer, message.tag, source_of(message), {.name = name_, .contents = schedule_.contents});
+  }
+  runtime::SharedFate::join(fate_, *detail::ChannelAccess::end(end.channel(message.sends)));
+}
+
+Error Operation::error(Code code, const std::string& what) const {
+  return {code, schedule_.rank, -1, 0, 0, name_ + ": " + what};
+}
+
+void Operation::check(State state, const char* verb) const {
+  if (state_ >= State::closing) throw error(Code::misuse, std::string(verb) + ": it is closed");
+  fate_->check();
+  if (state_ == state) return;
+  throw error(Code::misuse,
+              std::string(verb) + (state_ == State::started ? ": it was started and not waited for" : " before start"));
+}
+
+void Operation::check_stream(Stream stream) const {
+  if (!device::usable(stream)) throw error(Code::misuse, "the HostStream was moved from, or is the parent's");
+  device::check_supported(stream, schedule_.rank);
+  if (has_started_ && stream.kind() != stream_.kind())
+    throw error(Code::misuse, "a stream of another kind than before");
+  const bool on_gpu = device::of_gpu(stream);
+  const bool on_numbers = std::ranges::any_of(
+      schedule_.steps, [](Kind kind) { return kind >= Kind::combine; }, &Step::kind);
+  if (on_gpu && (on_numbers || own_ != nullptr)) throw error(Code::unsupported, "on the stream of a GPU");
+  const bool gpus_memory = std::ranges::any_of(
+      schedule_.slices, [](const Slice& slice) { return runtime::extent_of(slice).driver != nullptr; });
+  if (gpus_memory && (!on_gpu || on_numbers)) throw error(Code::unsupported, "with memory of a GPU");
+}
+
+void Operation::start(Stream stream) {
+  check(State::idle, "start");
+  check_stream(stream);
+  stream_ = stream;
+  has_started_ = true;
+  next_ = 0;
+  state_ = State::started;
+  if (own_ != nullptr) return start_on_own(stream);
+  if (stream.kind() == Stream::Kind::program_order)
+    (void)go_on(schedule_.begin_of_wait);
+  else
+    enqueue(stream, schedule_.begin_of_wait);
+}
+
+void Operation::start_on_own(Stream stream) {
+  const Stream own = Stream::host(*own_);
+  if (stream.kind() == Stream::Kind::host) {
+    auto ready = std::make_shared<HostEvent::Impl>();
+    host_of(stream)->raise_at(ready);
+    host_of(own)->wait_for(std::move(ready));
+  }
+  enqueue(own, schedule_.steps.size());
+  done_ = std::make_shared<HostEvent::Impl>();
+  host_of(own)->raise_at(done_);
+}
+
+void Operation::wait(Stream stream) {
+  check(State::started, "wait");
+  check_stream(stream);
+  if (stream.kind() == Stream::Kind::program_order) {
+    finish_now();
+  } else if (own_ != nullptr) {
+    host_of(stream)->wait_for(done_);
+    device::in_order(stream, [fate = fate_](device::Lane lane) { fate->report(lane); });
+  } else {
+    enqueue(stream, schedule_.steps.size());
+  }
+  state_ = State::idle;
+}
+
+void Operation::finish_now() {
+  if (own_ != nullptr) {
+    own_->synchronize();
+    return fate_->check();  // also a failure that was thrown before
+  }
+  for (; next_ < schedule_.steps.size(); ++next_) carry_out({}, schedule_.steps[next_]);
+}
+
+bool Operation::test() {
+  check(State::started, "test");
+  if (stream_.kind() != Stream::Kind::program_order) throw error(Code::misuse, "test of what a stream has started");
+  if (own_ != nullptr ? !done_->reached() : !go_on(schedule_.steps.size())) return false;
+  finish_now();
+  state_ = State::idle;
+  return true;
+}
+
+void Operation::enqueue(Stream stream, std::size_t end) {
+  try {
+    for (; next_ < end; ++next_) carry_out(stream, schedule_.steps[next_]);
+    enqueue_marker(stream);
+  } catch (const device::GpuError& reason) {
+    break_off(reason.what());
+    throw error(Code::transport, reason.what());
+  } catch (const std::exception& reason) {
+    if (!fate_->failed()) break_off(reason.what());  // else the failure of a channel fails all of them
+    state_ = State::broken;
+    throw;
+  }
+}
+
+void Operation::break_off(const char* why) noexcept {
+  state_ = State::broken;
+  fate_->fail(Code::aborted, name_ + " could not be enqueued: " + why);
+}
+
+void Operation::enqueue_marker(Stream stream) {
+  if (device::of_gpu(stream)) {
+    device::reach_for_ever(*device::driver(stream.kind()), base::page_of(shared_->passed.word), base::Progress::kPage);
+    shared_->passed.parking.silence();
+  }
+  device::in_order(stream, [shared = shared_, marker = ++markers_](device::Lane lane) {
+    device::raise(lane, shared->passed.word, marker, shared->passed.parking);
+  });
+}
+
+bool Operation::await_markers(base::Limit& limit) {
+  const auto passed = [this] { return base::reached(shared_->passed.word, markers_); };
+  while (!base::wait_until(shared_->passed.parking, passed, limit.next()))
+    if (limit.over()) return passed();
+  return true;
+}
+
+/// All ends begin to close before one is waited for.
+bool Operation::shut(base::Limit& limit) {
+  const auto end_of = [this](std::size_t i) {
+    return detail::ChannelAccess::end(ends_[i].channel(schedule_.messages[i].sends));
+  };
+  for (std::size_t i = 0; i < ends_.size(); ++i) {
+    base::Limit at_once(Timeout::zero());
+    fate_->leave(*end_of(i));
+    (void)end_of(i)->close_within(at_once);
+  }
+  for (std::size_t i = 0; i < ends_.size(); ++i)
+    if (!end_of(i)->close_within(limit)) return false;
+  return await_markers(limit);
+}
+
+bool Operation::go_on(std::size_t end) {
+  for (; next_ < end; ++next_) {
+    const Step& step = schedule_.steps[next_];
+    if (step.kind == Kind::wait) {
+      End& of = ends_[step.message];
+      const std::optional<Slice> landed = of.receiver.test();
+      if (!landed) return false;
+      of.landed = *landed;
+    } else {
+      if (would_block(step)) return false;
+      carry_out({}, step);
+    }
+  }
+  return true;
+}
+
+/// Of steps that are no waits.
+bool Operation::would_block(const Step& step) {
+  if (step.kind >= Kind::copy) return false;
+  End& end = ends_[step.message];
+  if (step.kind == Kind::put) return !end.sender.credited();
+  if (step.kind != Kind::acquire) return false;
+  const runtime::ChannelEnd& core = *detail::ChannelAccess::end(end.sender);
+  return !base::reached(core.done, end.sender.epoch()) && !core.failed();
+}
+
+void Operation::carry_out(Stream stream, const Step& step) {
+  if (step.kind >= Kind::copy) return compute(stream, step);
+  End& end = ends_[step.message];
+  switch (step.kind) {
+    case Kind::put: return end.sender.put(stream);
+    case Kind::wait: end.landed = end.receiver.wait(stream); return;
+    case Kind::release: return end.receiver.release(stream);
+    default: (void)end.sender.acquire(stream);
+  }
+}
+
+std::byte* Operation::at(const Place& place) const {
+  if (place.of == Place::Of::user) return schedule_.slices[place.index].data() + place.offset;
+  if (place.of == Place::Of::scratch) return shared_->scratches[place.index].data() + place.offset;
+  return ends_[place.index].landed.data() + place.offset;
+}
+
+/// The addresses are known now, since the slots of channels follow one another.
+void Operation::compute(Stream stream, const Step& step) {
+  std::byte* const to = at(step.to);
+  const std::byte* const first = at(step.first);
+  const std::byte* const second = step.kind == Kind::combine ? at(step.second) : nullptr;
+  if (step.kind == Kind::copy && to == first) return;  // in place
+  const Number number = schedule_.number;
+  device::in_order(stream, [=, kind = step.kind, bytes = step.bytes, op = schedule_.op](device::Lane lane) {
+    if (kind == Kind::copy) {
+      device::copy(lane, to, first, bytes);
+    } else if (kind == Kind::combine) {
+      combine(op, number, to, first, second, bytes);
+    } else if (kind == Kind::widen) {
+      widen(number, reinterpret_cast<float*>(to), first, bytes / sizeof(float));
+    } else {
+      narrow(number, to, reinterpret_cast<const float*>(first), bytes / sizeof(float));
+    }
+  });
+}
+
+void Operation::wait_connected(std::optional<Timeout> timeout) {
+  if (state_ >= State::closing) throw error(Code::misuse, "wait_connected: it is closed");
+  base::Limit limit(timeout.value_or(context_.connect_timeout()));
+  for (std::size_t i = 0; i < ends_.size(); ++i) {
+    ends_[i].channel(schedule_.messages[i].sends).wait_connected(limit.left());
+    (void)limit.over();
+  }
+}
+
+void Operation::close(std::optional<Timeout> timeout) {
+  const Timeout most = timeout.value_or(context_.connect_timeout());
+  base::Limit limit(most);
+  if (state_ == State::closed) return;
+  state_ = State::closing;
+  if (!shut(limit)) throw error(Code::timeout, "not closed in time");
+  state_ = State::closed;
+}
+
+std::string Operation::describe() const {
+  std::string text = name_ + ": " + schedule_.algorithm;
+  for (std::size_t i = 0; i < ends_.size(); ++i) {
+    const Message& message = schedule_.messages[i];
+    const End& end = ends_[i];
+    text += "\n  " + (message.sends ? end.sender.describe() : end.receiver.describe());
+  }
+  return text;
+}
+
+}  // namespace sluice::collectives

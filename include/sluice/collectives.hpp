@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collective operations: made once, without a blocking call, and started on streams.
+#pragma once
+
+#include <sluice/export.hpp>
+#include <sluice/memory.hpp>
+#include <sluice/ops.hpp>
+#include <sluice/stream.hpp>
+#include <sluice/types.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace sluice {
+
+class Context;
+
+namespace collectives {
+class Operation;
+}
+
+/// Who carries on with a collective between `start` and `wait`.
+enum class Progress : std::uint8_t {
+  in_wait,    ///< nobody: the stream, or the calling thread, does in `wait` what is left
+  own_stream  ///< a HostStream of the collective, so that a rank that computes delays no other
+};
+
+/// Options of a collective. All ranks give the same, but for `progress`.
+struct CollectiveOptions {
+  Progress progress = Progress::in_wait;
+  /// The algorithm, by the name that `describe` gives it; empty: Sluice chooses.
+  std::string_view algorithm = {};
+};
+
+/// An operation that all ranks of a context take part in: a barrier, a broadcast, a sum. Made by the functions below,
+/// at every rank with the same name; they return at once, before other ranks have called them. Any number may be alive,
+/// on one context and on contexts that overlap, if those of one context have different names. Movable, not copyable.
+/// A handle that is made without arguments, or was moved from, is empty: all calls throw Error{Code::misuse}.
+///
+/// Each `start` is followed by one `wait`, before the next `start`. Between the two other collectives may be started,
+/// in an order that may differ from rank to rank. Those that are under way together are waited for in the same order at
+/// all ranks, or have Progress::own_stream: then that order may differ, too. A rank may be two rounds ahead of others
+/// that it needs nothing of; the third `start` then waits for them, on its stream.
+///
+/// @par Memory
+///   The collective keeps its slices. They belong to it from `start` to `wait`, and else to the program. A result may
+///   be the same slice as what is read ("in place"), else the two must not overlap. It has memory of its own, for two
+///   messages of each peer: those of up to 8 KiB, and all whose bytes are combined, passed on, or exchanged in place.
+///   Longer messages of the others land in their place, and their senders wait in `wait` until the receiver has
+///   started.
+///
+/// @par Bits
+///   The order in which numbers are combined depends on the number of ranks, on how many numbers there are, on the
+///   algorithm and on the root, never on time. So all ranks get the same bits, and each run with the same layout does.
+///   float16 and bfloat16 are combined as float32, and rounded at the end.
+///
+/// @par Errors
+///   {Code::misuse}: the handle is empty; `start` before `wait` or the reverse; the collective is closed; a stream of
+///   another kind than before, or that was moved from. Nothing has changed. {Code::unsupported}: a stream of a GPU, for
+///   operations on numbers; memory of a GPU, on other streams, and for such operations. Nothing has changed. Else the
+///   errors of Sender and Receiver: if a peer is lost, every rank gets {Code::peer_lost}, also those that need nothing
+///   of it, since a failure of one channel of a collective fails the others.
+///
+/// @par Threads
+///   One thread at a time.
+class SLUICE_EXPORT Collective {
+ public:
+  Collective() noexcept;
+  Collective(Collective&&) noexcept;
+  /// Closes the collective that was here, as the destructor does.
+  Collective& operator=(Collective&&) noexcept;
+  /// Closes the collective, as the destructors of its channels do.
+  ~Collective();
+
+  /// On `stream`, what is to be sent is complete from here on, and what is to be received may be written. Does not
+  /// block the host in program order or on a HostStream; on a GPU's stream the first one waits for the peers to open
+  /// their ends. @throws Error see above
+  void start(Stream stream);
+  /// Later work on `stream` sees the result, and may change what was sent. In program order that is so when the call
+  /// returns. `stream` is the one of `start`, or ordered behind it. @throws Error see above; {Code::timeout} in program
+  /// order:
+  ///   peers have not opened their ends for the connect timeout; call it again.
+  void wait(Stream stream);
+  /// In program order: goes on as far as possible without blocking. True: it is complete, as after `wait`.
+  /// @throws Error as `wait`
+  bool test();
+
+  /// Blocks the host until the peers that this rank works with have opened their ends.
+  /// @throws Error{Code::timeout}: nothing has changed; else a failure
+  void wait_connected(std::optional<Timeout> timeout = kContextTimeout);
+  /// Blocks the host until no stream and no peer touches the memory of this rank. No peer need close at the same time.
+  /// Closing a closed collective does nothing.
+  /// @throws Error{Code::timeout}: the memory is still in use, and only `close` may be called again
+  void close(std::optional<Timeout> timeout = kContextTimeout);
+
+  /// Text for people: the algorithm and why, and a line for each channel.
+  std::string describe() const;
+
+ private:
+  friend class collectives::Operation;
+  explicit Collective(std::unique_ptr<collectives::Operation> operation) noexcept;
+  std::unique_ptr<collectives::Operation> operation_;
+};
+
+/// A block that a rank sends to `peer`, or receives from it. `tag` tells blocks of one pair of ranks apart.
+struct Block {
+  Rank peer = -1;
+  Tag tag = 0;
+  Slice slice = {};
+};
+
+// All functions throw Error{Code::bad_argument} for slices whose sizes do not fit together, ranks that do not exist, an
+// unknown algorithm, and a name that is not 1 to 4000 characters; and what Context::sender throws. Ranks whose sizes or
+// roots disagree get {Code::mismatch}, or {Code::timeout} where one of them has nothing to send.
+
+/// No rank passes `wait` before all have passed `start`.
+SLUICE_EXPORT Collective barrier(Context& context, std::string_view name, CollectiveOptions options = {});
+/// The `data` of `root` replaces that of all others.
+SLUICE_EXPORT Collective broadcast(Context& context, std::string_view name, Slice data, Rank root,
+                                   CollectiveOptions options = {});
+/// `all` of `root` gets `mine` of each rank, one behind the other. `bytes`: of each rank, at `root`; empty: all alike.
+/// `all` and `bytes` count at `root` only. In place there: `mine` is the place in `all`.
+SLUICE_EXPORT Collective gather(Context& context, std::string_view name, Slice mine, Slice all, Rank root,
+                                std::span<const std::size_t> bytes = {}, CollectiveOptions options = {});
+/// The reverse of `gather`: `mine` of each rank gets its part of `all`.
+SLUICE_EXPORT Collective scatter(Context& context, std::string_view name, Slice all, Slice mine, Rank root,
+                                 std::span<const std::size_t> bytes = {}, CollectiveOptions options = {});
+/// `all` of each rank gets `mine` of each rank.
+SLUICE_EXPORT Collective allgather(Context& context, std::string_view name, Slice mine, Slice all,
+                                   std::span<const std::size_t> bytes = {}, CollectiveOptions options = {});
+/// Rank r sends part d of `from` to part r of rank d's `to`; all parts have one size.
+SLUICE_EXPORT Collective alltoall(Context& context, std::string_view name, Slice from, Slice to,
+                                  CollectiveOptions options = {});
+/// The same with any blocks: of each other rank, and of this one, at most one with each tag. The blocks of a rank to
+/// itself are copied. Blocks without bytes are not sent; both ranks must have them so.
+///
+/// So it is also the exchange with neighbours: a list has the neighbours alone, and where two directions lead to one
+/// peer, their tags tell which block lands where.
+SLUICE_EXPORT Collective alltoall(Context& context, std::string_view name, std::span<const Block> from,
+                                  std::span<const Block> to, CollectiveOptions options = {});
+/// `to` of `root` gets the numbers of all ranks, combined one by one. `to` counts at `root` only.
+SLUICE_EXPORT Collective reduce(Context& context, std::string_view name, Op op, Number number, Slice from, Slice to,
+                                Rank root, CollectiveOptions options = {});
+/// `to` of each rank gets the numbers of all ranks, combined one by one.
+SLUICE_EXPORT Collective allreduce(Context& context, std::string_view name, Op op, Number number, Slice from, Slice to,
+                                   CollectiveOptions options = {});
+/// `to` of each rank gets its part of the numbers of all ranks, combined one by one. `bytes`: of each part; empty: all
+/// alike.
+SLUICE_EXPORT Collective reduce_scatter(Context& context, std::string_view name, Op op, Number number, Slice from,
+                                        Slice to, std::span<const std::size_t> bytes = {},
+                                        CollectiveOptions options = {});
+/// `to` of rank r gets the numbers of ranks 0 to r, combined one by one.
+SLUICE_EXPORT Collective scan(Context& context, std::string_view name, Op op, Number number, Slice from, Slice to,
+                              CollectiveOptions options = {});
+
+}  // namespace sluice

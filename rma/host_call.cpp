@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rma/host_call.hpp"
+
+namespace sluice::rma {
+
+void Links::close(base::Limit& limit) {
+  peers.close(limit);
+  for (auto* const met : {&origins, &targets})
+    for (auto& [rank, signals] : *met) signals.close(limit);
+  fence.close(limit);
+}
+
+std::uint64_t HostCall::add(Rank rank, std::size_t offset, std::uint64_t value) {
+  return links_.peers.words(rank, limit_).fetch_add(offset, value, limit_.left());
+}
+
+void HostCall::subtract_later(Rank rank, std::size_t offset, std::uint64_t lock) {
+  const Slice minus = links_.own.slice(lock == kShared ? at::kMinusShared : at::kMinusExclusive, kWord);
+  links_.peers.words(rank, limit_).accumulate({}, Op::sum, Number::uint64, minus, offset);
+}
+
+}  // namespace sluice::rma

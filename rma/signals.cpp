@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rma/signals.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace sluice::rma {
+
+namespace {
+
+void connect(ChannelHandle& end, base::Limit& limit) {
+  if (!end.connected()) in_steps(limit, [&](Timeout step) { end.wait_connected(step); });
+}
+
+}  // namespace
+
+/// Over a network, credits come milliseconds later, so there are plenty.
+Signals Signals::open(Scope& scope, const Group& group, Rank to, Tag out, Rank from, Tag in) {
+  const ChannelOptions options{.depth = 64, .name = group.name};
+  Sender sender = scope.sender(to, out, {}, options);
+  return {std::move(sender), scope.receiver(from, in, {}, options)};
+}
+
+void Signals::signal(base::Limit& limit) {
+  connect(out, limit);  // else the put waits, for as long as the context does
+  out.put({});
+}
+
+bool Signals::take_now() {
+  if (!in.test()) return false;
+  in.release({});
+  return true;
+}
+
+void Signals::take(const Group& group, base::Limit& limit, Patrol* patrol, const char* what) {
+  if (take_now()) return;
+  for (Timeout step = Patrol::kBegin;; step = Patrol::kPeriod) {
+    if (limit.over()) throw group.error(Code::timeout, what, in.peer());
+    if (in.wait_for(std::min<Timeout>(limit.left(), step))) return in.release({});
+    if (in.closed()) throw group.error(Code::peer_lost, "the rank has left", in.peer());
+    if (patrol != nullptr) patrol->look();
+  }
+}
+
+void Signals::close(base::Limit& limit) {
+  in_steps(limit, [&](Timeout step) { out.close(step); });
+  in_steps(limit, [&](Timeout step) { in.close(step); });
+}
+
+Fence::Fence(const Group& group) : group_(group), barrier_(group.rank, group.size) {
+  Scope scope = Context(group.context).scope(group.part("fence"));
+  for (int round = 0; round < barrier_.rounds(); ++round) {
+    const auto tag = static_cast<Tag>(round);
+    rounds_.push_back(Signals::open(scope, group, barrier_.to(round), tag, barrier_.from(round), tag));
+  }
+}
+
+void Fence::connect(base::Limit& limit) {
+  for (Signals& round : rounds_) {
+    rma::connect(round.out, limit);
+    rma::connect(round.in, limit);
+  }
+}
+
+void Fence::pass(base::Limit& limit, Patrol* patrol) {
+  const auto of = [&](int round) -> Signals& { return rounds_[static_cast<std::size_t>(round)]; };
+  barrier_.pass([&](int round) { of(round).signal(limit); },
+                [&](int round) { of(round).take(group_, limit, patrol, "not every rank has called it"); });
+}
+
+void Fence::close(base::Limit& limit) {
+  for (Signals& round : rounds_) round.close(limit);
+}
+
+}  // namespace sluice::rma

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+// Notifications (MPI Forum, issue 59), and waits for them on streams.
+#include <sluice/c/types.h>
+#include <sluice/mpi_rma.h>
+
+#include <climits>
+#include <cstring>
+#include <numeric>
+
+#include "tests/mpi_rma/checks.hpp"
+#include "tests/mpi_rma/programs.hpp"
+
+namespace {
+
+using namespace checks;
+
+constexpr int kCount = 16384;
+
+int next() { return (world_rank() + 1) % world_size(); }
+int before() { return (world_rank() + world_size() - 1) % world_size(); }
+
+/// A window of `kCount` ints with `counters` counters at this rank; `kind`: made by allocate, create or
+/// allocate_shared.
+class Notified {
+ public:
+  explicit Notified(int counters, int kind = 0, MPI_Info info = MPI_INFO_NULL) : own_(kind == 1 ? kCount : 0) {
+    constexpr MPI_Aint kBytes = kCount * sizeof(int);
+    memory = own_.data();
+    if (kind == 0) MPI_Win_allocate(kBytes, sizeof(int), info, MPI_COMM_WORLD, static_cast<void*>(&memory), &window);
+    if (kind == 1) MPI_Win_create(memory, kBytes, sizeof(int), info, MPI_COMM_WORLD, &window);
+    if (kind == 2)
+      MPI_Win_allocate_shared(kBytes, sizeof(int), info, MPI_COMM_WORLD, static_cast<void*>(&memory), &window);
+    MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN);
+    std::memset(memory, 0, kBytes);
+    if (counters > 0) expect_equal(MPI_Win_set_num_notify(window, MPI_INFO_NULL, counters), MPI_SUCCESS, "set");
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  Notified(const Notified&) = delete;
+  Notified& operator=(const Notified&) = delete;
+  ~Notified() {
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_free(&window);
+  }
+
+  MPI_Count value(int counter) const {
+    MPI_Count found = -1;
+    MPI_Win_get_notify_value(window, counter, &found);
+    return found;
+  }
+  /// Ends without it if the counter fails.
+  void await(int counter, MPI_Count least) const {
+    MPI_Count found = 0;
+    int code = MPI_SUCCESS;
+    while (code == MPI_SUCCESS && found < least) code = MPI_Win_get_notify_value(window, counter, &found);
+    expect_equal(code, MPI_SUCCESS, "a counter");
+  }
+
+  int* memory = nullptr;
+  MPI_Win window = MPI_WIN_NULL;
+
+ private:
+  std::vector<int> own_;
+};
+
+void is(int code, int expected, const char* what) {
+  int error_class = MPI_SUCCESS;
+  MPI_Error_class(code, &error_class);
+  expect_equal(error_class, expected, what);
+  if (expected == MPI_ERR_RMA_NOTIFICATION) expect_equal(code, expected, what);  // programs compare it so
+}
+
+/// Each rank writes to its neighbour, which looks as soon as it is notified.
+void check_order(const Notified& notified, int rounds) {
+  std::vector<int> source(kCount);
+  for (int i = 1; i <= rounds; ++i) {
+    std::iota(source.begin(), source.end(), i * 1000 + world_rank());
+    MPI_Put_notify(source.data(), kCount, MPI_INT, next(), 0, kCount, MPI_INT, 0, notified.window);
+    notified.await(0, i);
+    int wrong = 0;
+    for (int j = kCount - 1; j >= 0; --j) wrong += notified.memory[j] != i * 1000 + before() + j ? 1 : 0;
+    expect_equal(wrong, 0, "numbers that a notified put had not written");
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+}
+
+/// Every operation moves what it moves without a notification, and notifies once.
+void check_operations(const Notified& notified) {
+  const MPI_Win window = notified.window;
+  const int one = 1;
+  int got = -1;
+  MPI_Request request = MPI_REQUEST_NULL;
+  const auto finish = [&] { MPI_Wait(&request, MPI_STATUS_IGNORE); };
+  MPI_Put_notify(&one, 1, MPI_INT, next(), 0, 1, MPI_INT, 1, window);
+  MPI_Accumulate_notify(&one, 1, MPI_INT, next(), 0, 1, MPI_INT, MPI_SUM, 1, window);
+  MPI_Get_accumulate_notify(&one, 1, MPI_INT, &got, 1, MPI_INT, next(), 0, 1, MPI_INT, MPI_SUM, 1, window);
+  MPI_Get_notify(&got, 1, MPI_INT, next(), 0, 1, MPI_INT, 1, window);
+  MPI_Win_flush(next(), window);
+  expect_equal(got, 3, "what a notified get read");
+  MPI_Rput_notify(&one, 1, MPI_INT, next(), 1, 1, MPI_INT, 1, window, &request);
+  finish();
+  MPI_Raccumulate_notify(&one, 1, MPI_INT, next(), 1, 1, MPI_INT, MPI_SUM, 1, window, &request);
+  finish();
+  MPI_Rget_accumulate_notify(&one, 1, MPI_INT, &got, 1, MPI_INT, next(), 1, 1, MPI_INT, MPI_SUM, 1, window, &request);
+  finish();
+  expect_equal(got, 2, "before a sum with a request");
+  MPI_Rget_notify(&got, 1, MPI_INT, next(), 1, 1, MPI_INT, 1, window, &request);
+  finish();
+  expect_equal(got, 3, "a get with a request");
+  MPI_Put_notify(nullptr, 0, MPI_INT, next(), 0, 0, MPI_INT, 1, window);
+  MPI_Put_notify(&one, 1, MPI_INT, MPI_PROC_NULL, 0, 1, MPI_INT, 1, window);
+  MPI_Put_notify_c(&one, 1, MPI_INT, next(), 2, 1, MPI_INT, 1, window);
+  MPI_Rget_accumulate_notify_c(&one, 1, MPI_INT, &got, 1, MPI_INT, next(), 2, 1, MPI_INT, MPI_NO_OP, 1, window,
+                               &request);
+  finish();
+  notified.await(1, 11);
+  MPI_Barrier(MPI_COMM_WORLD);
+  expect_equal(notified.value(1), 11, "operations that notify");
+  expect_equal(notified.value(0), 0, "a counter of nobody");
+  expect_equal(notified.memory[0] + notified.memory[1] + notified.memory[2], 7, "what they have written");
+}
+
+int number_of(MPI_Win window, int rank) {
+  int number = -1;
+  MPI_Win_get_num_notify(window, rank, &number);
+  return number;
+}
+
+MPI_Info promise(const char* value) {
+  MPI_Info info = MPI_INFO_NULL;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "mpi_assert_max_num_notify", value);
+  return info;
+}
+
+std::string promised(MPI_Win window) {
+  MPI_Info info = MPI_INFO_NULL;
+  MPI_Win_get_info(window, &info);
+  char value[32] = "none";
+  int length = sizeof value;
+  int flag = 0;
+  MPI_Info_get_string(info, "mpi_assert_max_num_notify", &length, value, &flag);
+  MPI_Info_free(&info);
+  return value;
+}
+
+}  // namespace
+
+void run_notified() {
+  for (const int kind : {0, 1, 2}) {
+    Notified notified(2, kind);
+    MPI_Win_lock_all(0, notified.window);
+    check_operations(notified);
+    MPI_Win_unlock_all(notified.window);
+  }
+}
+
+void run_notified_order() {
+  for (const int kind : {0, 1, 2}) {
+    Notified notified(1, kind);
+    MPI_Win_lock_all(0, notified.window);
+    check_order(notified, 30);
+    MPI_Win_unlock_all(notified.window);
+  }
+}
+
+/// All ranks notify rank 0, which resets its counter again and again.
+void run_notified_resets() {
+  constexpr int kNotified = 500;
+  Notified notified(1);
+  MPI_Win_lock_all(0, notified.window);
+  const int one = 1;
+  MPI_Count sum = 0;
+  const auto reset = [&] {
+    MPI_Count taken = -1;
+    MPI_Win_reset_notify_value(notified.window, 0, &taken);
+    sum += taken;
+  };
+  for (int i = 0; i < kNotified; ++i) {
+    MPI_Put_notify(&one, 1, MPI_INT, 0, 0, 1, MPI_INT, 0, notified.window);
+    if (world_rank() == 0) reset();
+  }
+  MPI_Win_unlock_all(notified.window);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (world_rank() == 0) {
+    reset();
+    expect_equal(sum, kNotified * world_size(), "notifications that resets have taken");
+    expect_equal(notified.value(0), 0, "a counter after a reset");
+  }
+}
+
+void run_notified_numbers() {
+  Notified notified(2 + world_rank());
+  const MPI_Win window = notified.window;
+  const auto check_numbers = [&](int first, const char* what) {
+    for (int i = 0; i < world_size(); ++i) expect_equal(number_of(window, i), first + i, what);
+  };
+  check_numbers(2, "counters of a rank");
+  const int one = 1;
+  MPI_Win_lock_all(0, window);
+  is(MPI_Put_notify(&one, 1, MPI_INT, next(), 0, 1, MPI_INT, 1 + next(), window), MPI_SUCCESS, "the last counter");
+  is(MPI_Put_notify(&one, 1, MPI_INT, next(), 1, 1, MPI_INT, 2 + next(), window), MPI_ERR_RMA_NOTIFICATION,
+     "a counter that the target does not have");
+  MPI_Win_unlock_all(window);
+  MPI_Barrier(MPI_COMM_WORLD);
+  expect_equal(notified.value(1 + world_rank()), 1, "the last counter");
+  expect_equal(notified.memory[1], 0, "memory that a refused put was to write");
+  MPI_Barrier(MPI_COMM_WORLD);
+  const int bad = world_rank() == world_size() - 1 ? -1 : 100;
+  is(MPI_Win_set_num_notify(window, MPI_INFO_NULL, bad), MPI_ERR_ARG, "a number of one rank that is none");
+  check_numbers(2, "counters after a call that failed");
+  expect_equal(notified.value(1 + world_rank()), 1, "a count after a call that failed");
+  is(MPI_Win_set_num_notify(window, MPI_INFO_NULL, 4001), MPI_ERR_ARG, "too many counters");
+  is(MPI_Win_set_num_notify(window, MPI_INFO_NULL, 0), MPI_SUCCESS, "fewer counters");
+  check_numbers(2, "counters are never fewer");
+  expect_equal(notified.value(1 + world_rank()), 0, "a count that was set anew");
+  is(MPI_Win_set_num_notify(window, MPI_INFO_NULL, 300 + world_rank()), MPI_SUCCESS, "more counters");
+  MPI_Win_lock_all(0, window);
+  MPI_Put_notify(&one, 1, MPI_INT, next(), 0, 1, MPI_INT, 299 + next(), window);
+  MPI_Win_unlock_all(window);
+  notified.await(299 + world_rank(), 1);
+  check_numbers(300, "more counters");
+}
+
+void run_notified_promises() {
+  for (const int kind : {0, 2}) {
+    MPI_Info info = promise("8");
+    Notified notified(0, kind, info);
+    MPI_Info_free(&info);
+    const MPI_Win window = notified.window;
+    expect_equal(number_of(window, next()), 8, "counters that were promised");
+    expect(promised(window) == "8", "the promise, as MPI_Win_get_info has it");
+    expect_equal(attribute<int>(window, MPI_WIN_NOTIFICATION_NUM_SB), 8, "a suggestion");
+    expect_equal(attribute<int>(window, MPI_WIN_NOTIFICATION_NUM_UB), INT_MAX, "the most");
+    is(MPI_Win_set_num_notify(window, MPI_INFO_NULL, 9), MPI_ERR_ARG, "more than promised");
+    is(MPI_Win_set_num_notify(window, MPI_INFO_NULL, 8), MPI_SUCCESS, "as many as promised");
+  }
+  Notified notified(0);
+  expect_equal(number_of(notified.window, 0), 0, "counters of a new window");
+  MPI_Info late = promise("1000");
+  MPI_Win_set_info(notified.window, late);
+  MPI_Info_free(&late);
+  expect(promised(notified.window) == "0", "MPI_Win_set_info promises nothing");
+  expect(attribute<int>(notified.window, MPI_WIN_NOTIFICATION_NUM_SB) > 0, "a suggestion without a promise");
+  expect(attribute<MPI_Count>(notified.window, MPI_WIN_NOTIFICATION_VALUE_UB) > INT_MAX, "the largest count");
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  for (const bool shared : {false, true}) {
+    MPI_Info info = promise(world_rank() == 0 ? "8x" : "8");
+    MPI_Win window = MPI_WIN_NULL;
+    int* memory = nullptr;
+    const auto make = shared ? MPI_Win_allocate_shared : MPI_Win_allocate;
+    is(make(64, 4, info, MPI_COMM_WORLD, static_cast<void*>(&memory), &window), MPI_ERR_INFO_VALUE, "a promise of 8x");
+    MPI_Info_free(&info);
+  }
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+}
+
+void run_notified_errors() {
+  Notified notified(2);
+  const MPI_Win window = notified.window;
+  const int one = 1;
+  MPI_Count value = -1;
+  int number = -1;
+  const auto put = [&](int rank, int at, int counter) {
+    return MPI_Put_notify(&one, 1, MPI_INT, rank, at, 1, MPI_INT, counter, window);
+  };
+  is(put(next(), 0, 0), MPI_ERR_RMA_SYNC, "a notified put outside of epochs");
+  MPI_Win_fence(0, window);
+  is(put(next(), 0, 0), MPI_ERR_RMA_SYNC, "a notified put between fences");
+  MPI_Win_fence(MPI_MODE_NOSUCCEED, window);
+  MPI_Win_lock(MPI_LOCK_SHARED, next(), 0, window);
+  is(put(next(), 0, -1), MPI_ERR_RMA_NOTIFICATION, "a negative counter");
+  is(put(next(), kCount, 0), MPI_ERR_RMA_RANGE, "a place behind the window");
+  is(put(world_size(), 0, 0), MPI_ERR_RANK, "a rank that is none");
+  is(MPI_Win_set_num_notify(window, MPI_INFO_NULL, 3), MPI_ERR_RMA_SYNC, "counters inside an epoch");
+  MPI_Win_unlock(next(), window);
+  MPI_Barrier(MPI_COMM_WORLD);
+  is(MPI_Win_get_notify_value(window, 2, &value), MPI_ERR_RMA_NOTIFICATION, "the value of no counter");
+  is(MPI_Win_reset_notify_value(window, -1, &value), MPI_ERR_RMA_NOTIFICATION, "a reset of no counter");
+  is(MPI_Win_get_num_notify(window, world_size(), &number), MPI_ERR_RANK, "counters of no rank");
+  is(SLUICE_Win_wait_notify_enqueue(window, 2, 1, sluice_stream{}), MPI_ERR_RMA_NOTIFICATION, "a wait for no counter");
+  is(SLUICE_Win_wait_notify_enqueue(window, 0, -1, sluice_stream{}), MPI_ERR_ARG, "a wait for a negative number");
+  expect_equal(notified.value(0) + notified.value(1) + notified.memory[0], 0, "what errors have left as it was");
+  MPI_Win dynamic = MPI_WIN_NULL;
+  MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &dynamic);
+  MPI_Win_set_errhandler(dynamic, MPI_ERRORS_RETURN);
+  is(MPI_Win_set_num_notify(dynamic, MPI_INFO_NULL, 1), MPI_ERR_RMA_FLAVOR, "counters of a dynamic window");
+  is(MPI_Put_notify(&one, 1, MPI_INT, 0, 0, 1, MPI_INT, 0, dynamic), MPI_ERR_RMA_FLAVOR, "a put to it");
+  MPI_Win_free(&dynamic);
+}
+
+/// A stream waits for notifications, and then copies what the neighbour has put.
+void run_notified_streams() {
+  Notified notified(1, 2);
+  const MPI_Win window = notified.window;
+  sluice_host_stream* host = nullptr;
+  expect_equal(sluice_host_stream_create(nullptr, &host), SLUICE_OK, "a host stream");
+  const sluice_stream stream = sluice_stream_host(host);
+  struct Copy {
+    const int* from;
+    int first;
+    int last;
+  };
+  Copy copy{notified.memory, 0, 0};
+  const auto look = [](void* argument) {
+    auto& to = *static_cast<Copy*>(argument);
+    to.first = to.from[0];
+    to.last = to.from[kCount - 1];
+    return 0;
+  };
+  std::vector<int> source(kCount);
+  MPI_Win_lock_all(0, window);
+  for (int i = 1; i <= 20; ++i) {
+    // A wait counts from the last reset before it, and a later one does not change it.
+    is(SLUICE_Win_wait_notify_enqueue(window, 0, 2, stream), MPI_SUCCESS, "a wait on a stream");
+    sluice_host_stream_run(host, look, &copy);
+    MPI_Barrier(MPI_COMM_WORLD);
+    std::fill(source.begin(), source.end(), i * 100 + world_rank());
+    MPI_Put_notify(source.data(), kCount / 2, MPI_INT, next(), 0, kCount / 2, MPI_INT, 0, window);
+    if (i % 4 == 0) {
+      is(SLUICE_Win_wait_notify_enqueue(window, 0, 1, sluice_stream{}), MPI_SUCCESS, "a wait in program order");
+      expect_equal(sluice_host_stream_synchronize(host, SLUICE_SECOND / 1000), SLUICE_TIMEOUT, "one of two has come");
+      MPI_Barrier(MPI_COMM_WORLD);
+    }
+    MPI_Put_notify(source.data(), kCount / 2, MPI_INT, next(), kCount / 2, kCount / 2, MPI_INT, 0, window);
+    expect_equal(sluice_host_stream_synchronize(host, 20 * SLUICE_SECOND), SLUICE_OK, "the stream");
+    expect_equal(copy.first, i * 100 + before(), "what the stream saw first");
+    expect_equal(copy.last, i * 100 + before(), "what the stream saw last");
+    MPI_Count taken = 0;
+    MPI_Win_reset_notify_value(window, 0, &taken);
+    expect_equal(taken, 2, "what a reset has taken");
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  MPI_Win_unlock_all(window);
+  sluice_host_stream_free(&host);
+}
+
+void run_notified_not_freed() {
+  static int* memory = nullptr;
+  MPI_Win window = MPI_WIN_NULL;
+  MPI_Win_allocate(sizeof(int), 1, MPI_INFO_NULL, MPI_COMM_WORLD, static_cast<void*>(&memory), &window);
+  MPI_Win_set_name(window, "notified");
+  MPI_Win_set_num_notify(window, MPI_INFO_NULL, 3);
+  MPI_Win_lock_all(0, window);
+  const int value = 1;
+  MPI_Put_notify(&value, 1, MPI_INT, next(), 0, 1, MPI_INT, 2, window);
+  MPI_Win_flush_all(window);
+  MPI_Barrier(MPI_COMM_WORLD);  // the memory of a rank ends in its MPI_Finalize
+}
