@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Times a step of jacobi, faces, heat and life with their halo moved by Sluice and by MPI, in turns, on two ranks with a core each.
+"""Times a step of jacobi, faces, heat, life, cg, fft and channel_flow with what they exchange moved by Sluice and by MPI, in turns, on two ranks with a core each.
 
-    apps/bench_apps.py [--brief] --json apps.json build/apps/bin/{jacobi,faces,heat,life}
+    apps/bench_apps.py [--brief] --json apps.json build/apps/bin/{jacobi,faces,heat,life,cg,fft,channel_flow}
     apps/bench_apps.py --sweep strong|weak --json sweep.json build/apps/bin/heat
 
 A sweep runs them on 1, 2, 4, ... ranks, up to a rank for each core: on one mesh (strong), or on a mesh of so many blocks (weak, the
@@ -27,13 +27,16 @@ import tempfile
 
 RANKS = 2
 # Dimensions of each program.
-DIMENSIONS = {"jacobi": (2, 3), "faces": (3,), "heat": (2, 3), "life": (2,)}
+DIMENSIONS = {"jacobi": (2, 3), "faces": (3,), "heat": (2, 3), "life": (2,), "cg": (2, 3), "fft": (3,), "channel_flow": (3,)}
 # Cells along each side of a rank's block, and steps that take about a quarter of a second: many short runs in turns give better results
 # than few long ones, because disturbances of a machine last for seconds.
 MESHES = {2: [(16, 150000), (64, 60000), (128, 20000), (4096, 10)], 3: [(8, 50000), (16, 10000), (32, 2000), (200, 8)]}
+# How many times as long a step of these takes.
+COSTLY = {"cg": 4, "fft": 30, "channel_flow": 60}
 ROUNDS = 40
 LIMIT_S = 600  # of a run
-RIVALS = {"mpi": "the same program with --comm mpi: MPI_Irecv, MPI_Isend and MPI_Waitall in each step",
+RIVALS = {"mpi": "the same program with --comm mpi: MPI_Irecv, MPI_Isend and MPI_Waitall in each step; sums by "
+                 "MPI_Iallreduce, transpositions by MPI_Ialltoallv",
           "mpi_persistent": "the same program with --comm mpi_persistent: requests made once",
           "none": "the same program with --comm none: packing, computing and unpacking alone"}
 # The columns of CUP-ECS's data, and after the program's name those of Comb, in seconds, with the phases that they stand for.
@@ -70,10 +73,10 @@ def command_of(program, sides, steps):
     if program.name == "faces":
         return [program, "--nodes", min(sides), "--timesteps", steps]
     boundary = 2 if program.name == "jacobi" else 0
-    words = [program, *(["--dims", 3] if len(sides) == 3 else [])]
+    words = [program, *(["--dims", 3] if len(sides) == 3 and program.name not in ("fft", "channel_flow") else [])]
     for axis, side in zip("xyz", sides):
         words += [f"--n{axis}", side + boundary]
-    return words + (["--niter", steps, "--nccheck", 0] if program.name == "jacobi" else ["--timesteps", steps])
+    return words + (["--niter", steps, "--nccheck", 0] if program.name in ("jacobi", "cg") else ["--timesteps", steps])
 
 
 def cores_of(ranks):
@@ -177,7 +180,7 @@ def row(dims, metric, steps, results, whats, machine):
             "launch": "mpi", "bytes": None, "offset": None, "cores": cores_of(one["ranks"]), "depth": 2, "window": 1, "rails": 1,
             "settings": None, "metric": metric, "unit": "us",
             "p50": statistics.median(ours), "p10": percentile(ours, 0.1), "p99": percentile(ours, 0.99),
-            "samples": len(ours), "sample": f"mean step of a run of {steps}", "rounds": len(ours), "floor_drift": None, "drifted_rounds": None,
+            "low": None, "high": None, "samples": len(ours), "sample": f"mean step of a run of {steps}", "rounds": len(ours), "floor_drift": None, "drifted_rounds": None,
             **machine,
             "rivals": {name: rival(what, name, times) for name, what in whats.items()}}
 
@@ -209,7 +212,7 @@ def compare(options, machine):
     for program in options.programs:
         for dims in DIMENSIONS[program.name]:
             for cells, steps in MESHES[dims][:-1] if options.brief else MESHES[dims]:
-                rounds = ROUNDS
+                rounds, steps = ROUNDS, max(1, steps // COSTLY.get(program.name, 1))
                 if options.brief:
                     rounds, steps = 1, max(1, steps // 1000)
                 command = command_of(program, [side * cells for side in blocks_of(RANKS, dims)], steps)
@@ -232,6 +235,7 @@ def sweep(options, machine):
             raise SystemExit("faces has a block for each rank: --sweep weak")
         for dims in DIMENSIONS[program.name]:
             cells, steps, rounds = SWEPT[dims]
+            steps = max(1, steps // COSTLY.get(program.name, 1))
             if options.brief:
                 rounds, steps = 1, max(1, steps // 100)
             for ranks in (2**power for power in range(cores.bit_length())):
@@ -266,7 +270,7 @@ def this_machine(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("programs", metavar="PROGRAM", type=pathlib.Path, nargs="+", help="jacobi, faces, heat, life")
+    parser.add_argument("programs", metavar="PROGRAM", type=pathlib.Path, nargs="+", help="jacobi, faces, heat, life, cg, fft, channel_flow")
     parser.add_argument("--json", type=pathlib.Path, required=True)
     parser.add_argument("--csv", type=pathlib.Path, help="a line for each run, in the columns of CUP-ECS and Comb")
     parser.add_argument("--phases", action="store_true", help="time the phases of each step, for --csv (slows small ones down)")

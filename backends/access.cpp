@@ -60,7 +60,6 @@ void change(std::byte* at, const Request& request) noexcept {
 void check_offered(const device::Extent& memory) {
   if (reinterpret_cast<std::uintptr_t>(memory.data) % kWord != 0)
     throw std::invalid_argument("offered memory must begin at a multiple of 8 bytes");
-  if (memory.driver != nullptr) throw std::invalid_argument("memory of a GPU cannot be offered");
 }
 
 void fail_shut(device::Watch& watch) noexcept {
@@ -110,8 +109,9 @@ void StreamAccess::carry_out_and_count(const Request& request) {
   base::add_one(counter.word, counter.parking);
 }
 
-/// The processor does it in a host function of the stream: GPUs need not be atomic with processors, and a copy between
-/// two places of the processor's memory by CUDA's driver would make the host wait until the stream reaches it.
+/// If either side is a GPU's memory, the stream copies. The processor does the rest in a host function of the
+/// stream: GPUs need not be atomic with processors, and a copy between two places of the processor's memory by CUDA's
+/// driver would make the host wait until the stream reaches it.
 void StreamAccess::enqueue_on_gpu(device::Lane lane, const Request& request) {
   struct Later {
     StreamAccess& access;
@@ -122,7 +122,7 @@ void StreamAccess::enqueue_on_gpu(device::Lane lane, const Request& request) {
     later->access.carry_out_and_count(later->request);
   };
   Request rest = request;
-  if (request.gpus != nullptr) {
+  if (gpus_of(request) != nullptr) {
     carry_out(lane, request);
     if (request.counter == Request::kNone) return;
     rest.local = {};
@@ -152,7 +152,7 @@ void MappedAccess::carry_out(device::Lane lane, const Request& request) {
     change(there, request);
   } else if (!request.local.empty()) {
     const bool get = request.kind == Kind::get;
-    device::copy(lane, watch_, get ? here : there, get ? there : here, request.local.size(), request.gpus);
+    device::copy(lane, watch_, get ? here : there, get ? there : here, request.local.size(), gpus_of(request));
   }
 }
 

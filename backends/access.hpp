@@ -14,15 +14,19 @@
 
 namespace sluice::backends {
 
+/// Why processors carry out no atomics on it.
+inline constexpr const char* kOfGpu = "it is memory of a GPU, which need not be atomic with processors";
+
 /// @throws std::invalid_argument for memory whose words would not be aligned.
 void check_offered(const device::Extent& memory);
 
 /// Which requests an access takes.
 struct Bounds {
-  std::size_t offered = 0;   ///< bytes of the peer's memory
-  std::size_t counters = 0;  ///< of the peer
-  std::string no_atomics{};  ///< why there are none; empty: there are
-  std::string no_gpus{};     ///< why not from or to a GPU's memory
+  std::size_t offered = 0;         ///< bytes of the peer's memory
+  std::size_t counters = 0;        ///< of the peer
+  std::string no_atomics{};        ///< why there are none; empty: there are
+  std::string no_gpus{};           ///< why not from or to a GPU's memory
+  device::Driver* gpus = nullptr;  ///< driver of the GPU whose memory is offered; null: the processor's
 };
 
 /// Returns whether the request may be carried out. If not, the watch has failed with the reason.
@@ -62,6 +66,11 @@ class StreamAccess : public Access {
   void reach_from(device::Driver&) override {}
 
  protected:
+  /// Driver of the side that is a GPU's memory, if any.
+  device::Driver* gpus_of(const Request& request) const noexcept {
+    return request.gpus != nullptr ? request.gpus : bounds_.gpus;
+  }
+
   device::Watch& watch_;
   Bounds bounds_;
   Counters counters_;
@@ -73,15 +82,17 @@ class StreamAccess : public Access {
   void enqueue_on_gpu(device::Lane lane, const Request& request);
 };
 
-/// Copies, and the processor's own atomics, on memory that is mapped here.
+/// Copies, and the processor's own atomics, on memory that is mapped here. On memory of a GPU: copies alone.
 class MappedAccess final : public StreamAccess {
  public:
   /// `offered` is the peer's, as mapped here.
   MappedAccess(const device::Extent& offered, Counters counters, device::Watch& watch, Mapped mapped, std::string text)
-      : StreamAccess({offered.bytes}, counters, watch, std::move(text), this), offered_(offered),
-        mapped_(std::move(mapped)) {}
+      : StreamAccess({offered.bytes, 0, offered.driver == nullptr ? "" : kOfGpu, {}, offered.driver}, counters, watch,
+                     std::move(text), this),
+        offered_(offered), mapped_(std::move(mapped)) {}
 
-  // In program order, without a request: for callers that have checked what it reaches, and that the watch is not shut.
+  // In program order, without a request, on memory of the host: for callers that have checked what it reaches, and that
+  // the watch is not shut.
   void put_now(std::uint64_t offset, const std::byte* from, std::size_t bytes) noexcept {
     if (bytes != 0) base::copy_bytes(offered_.data + offset, from, bytes);
   }
@@ -98,6 +109,10 @@ class MappedAccess final : public StreamAccess {
 
   void reach_from(device::Driver& driver) override;
   Held forget_peer() noexcept override { return {std::exchange(mapped_, {}), std::exchange(reached_, {})}; }
+
+  /// The peer's memory, and what keeps it mapped.
+  const device::Extent& offered() const noexcept { return offered_; }
+  const Mapped& mappings() const noexcept { return mapped_; }
 
  private:
   void carry_out(device::Lane lane, const Request& request) override;

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/mpi/transport.hpp"
 #include "backends/shm/transport.hpp"
 #include "backends/threads/transport.hpp"
 #include "backends/transport.hpp"
@@ -42,11 +43,13 @@ std::optional<Backend> find_in(const std::vector<Backend>& rows, std::string_vie
 std::vector<Backend> backends() {
   std::vector<Backend> rows = local();
   for (Backend& row : network()) rows.push_back(std::move(row));
+  rows.push_back(mpi::row());
   return rows;
 }
 
 std::optional<Backend> find_backend(std::string_view name) {
   if (auto row = find_in(local(), name)) return row;
+  if (auto row = find_in({mpi::row()}, name)) return row;
   return find_in(network(), name);
 }
 

@@ -8,12 +8,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "base/races.hpp"
-
-#if defined(__x86_64__) && !defined(SLUICE_TELLS_OF_RACES)
-#define SLUICE_CHANGES_16_BYTES
-#include <cpuid.h>
-#endif
+#include "base/wide.hpp"
 
 namespace sluice::backends {
 namespace {
@@ -49,29 +44,9 @@ void change_each(std::byte* at, const std::byte* operands, std::size_t bytes, Ch
 #ifdef SLUICE_CHANGES_16_BYTES
 
 constexpr std::size_t kHalf = sizeof(std::uint64_t);
-constexpr std::size_t kWide = 2 * kHalf;
+constexpr std::size_t kWide = sizeof(base::Halves);
 
-/// False on the first processors of AMD with 64 bits alone.
-bool changes_16_bytes() noexcept {
-  unsigned int a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_CMPXCHG16B) != 0;
-}
-const bool g_wide = changes_16_bytes();
-
-struct Halves {
-  std::uint64_t low, high;
-};
-
-/// Stores `wanted` in one step if the bytes are `there`; else returns false, and `there` is what they are. Compilers
-/// leave this to a library, or to flags for all of a program.
-bool exchange(std::byte* at, Halves& there, Halves wanted) noexcept {
-  bool done = false;
-  asm volatile("lock cmpxchg16b %1"
-               : "=@ccz"(done), "+m"(*reinterpret_cast<std::byte(*)[kWide]>(at)), "+a"(there.low), "+d"(there.high)
-               : "b"(wanted.low), "c"(wanted.high)
-               : "memory");
-  return done;
-}
+using base::Halves;
 
 /// Changes the one or two numbers in half of a step. In registers: what goes through memory delays the step.
 template <class T, class Change>
@@ -97,15 +72,15 @@ void change_wide(std::byte* at, const std::byte* operands, std::size_t bytes, Ch
       return word.load(std::memory_order_relaxed);
     };
     Halves there{half(0), half(kHalf)};  // in two steps: if they do not fit together, the exchange finds that
-    while (!exchange(at + i, there,
-                     {changed<T>(there.low, operand.low, change), changed<T>(there.high, operand.high, change)})) {
+    while (!base::exchange(
+        at + i, there, {changed<T>(there.low, operand.low, change), changed<T>(there.high, operand.high, change)})) {
     }
   }
 }
 
 template <class T, class Change>
 void change_all(std::byte* at, std::span<const std::byte> operands, Change change) noexcept {
-  if (!g_wide) return change_each<T>(at, operands.data(), operands.size(), change);
+  if (!base::changes_16_bytes) return change_each<T>(at, operands.data(), operands.size(), change);
   const std::size_t head = std::min(operands.size(), (kWide - reinterpret_cast<std::uintptr_t>(at) % kWide) % kWide);
   const std::size_t body = (operands.size() - head) / kWide * kWide;
   change_each<T>(at, operands.data(), head, change);

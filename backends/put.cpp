@@ -2,6 +2,7 @@
 #include "backends/put.hpp"
 
 #include <system_error>
+#include <utility>
 
 namespace sluice::backends {
 
@@ -180,7 +181,13 @@ std::optional<ByKernel> EnginePut::by_kernel(device::Driver* driver) {
   what->armed = false;
   if (parts_.empty()) return what;
   static_assert(sizeof(Range) == 2 * sizeof(std::uint64_t));
-  if (driver != nullptr) parts_reached_ = device::reach(*driver, parts_.data(), parts_.size() * sizeof(Range));
+  if (driver != nullptr && parts_of_kernels_.extent().data == nullptr) {
+    // Pages of ours: of the program's, a copy that has some given to the driver, and others not, would be refused.
+    device::Allocation ours = device::allocate(parts_.size_bytes(), true);
+    parts_reached_ = device::reach(*driver, ours.extent());
+    parts_ = {reinterpret_cast<Range*>(ours.extent().data), parts_.size()};
+    parts_of_kernels_ = std::move(ours);
+  }
   what->parts = reinterpret_cast<std::uint64_t*>(parts_.data());
   what->kept = parts_.size();
   return what;

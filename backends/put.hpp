@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "backends/posting.hpp"
@@ -277,11 +278,13 @@ class RungPut : public Put {
   }
   /// Nothing is outstanding. Without bytes no part is kept.
   void keep_parts_of(std::size_t epochs) {
-    if (moves_bytes()) parts_.resize(std::max(parts_.size(), epochs));
+    if (!moves_bytes() || epochs <= parts_.size()) return;
+    parts_of_host_.resize(epochs);
+    parts_ = parts_of_host_;
   }
 
   std::shared_ptr<Doorbell> bell_;
-  std::vector<Range> parts_;      // written before the ring, read after it
+  std::span<Range> parts_;        // written before the ring, read after it
   bool armed_by_engine_ = false;  // a GPU's stream rings, or kernels do: nothing is armed on the lane
 
  private:
@@ -290,6 +293,7 @@ class RungPut : public Put {
   bool shared_ = false;
   device::Watch& watch_;
   const Range whole_;
+  std::vector<Range> parts_of_host_;
   // The last epoch that may be rung for without asking the engine: all that a GPU's stream was given, or any.
   std::atomic<std::uint64_t> may_be_rung_{0};
   std::uint64_t ahead_ = 0;                // the last epoch that was announced for it, or enqueued before
@@ -327,6 +331,7 @@ class EnginePut : public RungPut, public Posting {
   std::uint64_t rung() const noexcept final { return epoch_of(bell().word.value.load(std::memory_order_acquire)); }
   bool post_share(std::size_t rail, std::uint64_t epoch) final { return post(rail, epoch, part_of(epoch)); }
 
+  device::Allocation parts_of_kernels_;
   device::Reached parts_reached_;
 };
 

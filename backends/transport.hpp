@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // THE seam: the functions that a backend implements. Constants of a class are data, which its constructor gives to its
-// base. Backends whose peers share memory have more in common: on_host.hpp.
+// base. Backends whose peers share memory have more in common: on_host.hpp. docs/porting.md tells how to write one.
+//
+// Threads: the thread with the engine's turn, one at a time and any of the process, calls what says so, and the posts
+// of EnginePut and EngineAccess. All else comes from threads without the turn, at the same time: a backend with
+// anything under way needs a mutex of its own. It may call Watch::fail, and wake a Parking, with that mutex. A turn
+// throws nothing, so what is called in it must not.
 #pragma once
 
 #include <sluice/ops.hpp>
@@ -97,7 +102,8 @@ struct Held {
 };
 
 /// The receiving side of one direction: where a peer's puts land. This class is for bytes that land in the target
-/// itself, so that nothing is left to do; derived classes do more.
+/// itself, so that nothing is left to do; derived classes do more. It lives until the peer's put has settled, or the
+/// peer is lost. The peer is at most `depth` epochs ahead of what has landed.
 class Landing {
  public:
   enum class Way : std::uint8_t {
@@ -184,10 +190,11 @@ class Put {
   /// sleeps for a word. Nothing: no kernel can. @throws device::GpuError
   virtual std::optional<ByKernel> by_kernel(device::Driver* driver) = 0;
   /// True once all epochs up to this one, which has completed here, are visible at the peer. Called again until then,
-  /// when `watch.done_parking` is woken.
+  /// when `watch.done_parking` is woken, by the backend too once it knows more.
   virtual bool landed(std::uint64_t epoch) = 0;
   /// True once every write is visible at the peer, whose memory may then be freed. Called again until then, and only
-  /// after all that was enqueued has completed here, with the watch shut: epochs that follow move nothing.
+  /// after all that was enqueued has completed here, with the watch shut: epochs that follow move nothing. Epochs that
+  /// completed with the watch shut have moved nothing either, so the peer will never have them.
   virtual bool settled() = 0;
   /// The memory of the peer will be unmapped, and is not touched from now on. Enqueued epochs move nothing. Returns the
   /// mappings, for the caller to destroy.
@@ -231,7 +238,7 @@ struct Offer {
 
 /// Memory that a peer offers, as we reach it.
 ///
-/// Atomics are the processor's instructions, on memory that is mapped. They are not atomic with puts.
+/// Atomics are the processor's instructions, on memory that is mapped and not a GPU's. They are not atomic with puts.
 class Access {
  public:
   virtual ~Access() = default;
@@ -239,8 +246,8 @@ class Access {
   const Fired fired_by;
   /// This access, if the engine posts it; else null.
   EngineAccess* const posted;
-  /// This access, if a stream copies to and from mapped memory; else null.
-  MappedAccess* const by_stores;
+  /// This access, if the peer's memory is mapped here; else null.
+  MappedAccess* const by_mapping;
   /// Requests may name counters.
   const bool counts;
   const std::string how;
@@ -261,8 +268,8 @@ class Access {
   virtual Held forget_peer() noexcept = 0;
 
  protected:
-  Access(Fired by, std::string text, bool may_count, EngineAccess* same = nullptr, MappedAccess* stored = nullptr)
-      : fired_by(by), posted(same), by_stores(stored), counts(may_count), how(std::move(text)) {}
+  Access(Fired by, std::string text, bool may_count, EngineAccess* same = nullptr, MappedAccess* maps = nullptr)
+      : fired_by(by), posted(same), by_mapping(maps), counts(may_count), how(std::move(text)) {}
 };
 
 /// Finds the paths to one peer, and watches them. Only the thread that serves the sockets calls it.
@@ -292,12 +299,14 @@ class Link {
   /// @throws std::exception if the peer's memory cannot be reached.
   virtual std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) = 0;
   /// Lets the peer read and change `memory`, which begins at a multiple of 8 bytes, and raise `counters`, an array of
-  /// base::Progress or nothing. @throws std::exception
+  /// base::Progress or nothing. That the peer does not reach memory of a GPU, its `access` throws.
+  /// @throws std::exception
   virtual Offer offer(const device::Extent& memory, const device::Extent& counters) = 0;
   /// No more than `depth` requests are under way at a time.
   /// @throws std::exception if the peer's memory cannot be reached, or not be read.
   virtual std::unique_ptr<Access> access(int depth, device::Watch& watch, Key key) = 0;
-  /// The peer is dead: puts to it that are under way may get no answer, and must complete all the same.
+  /// The peer is dead: puts to it that are under way may get no answer, and must complete all the same, in a later
+  /// turn. The watches of its ends fail, by others.
   virtual void lost() = 0;
 
   /// Null: the link works at once. Nothing above is called before its verdict.
@@ -327,7 +336,8 @@ class Transport {
   /// Streams of the driver's current GPU will fire puts. Tries out, once, what takes seconds for that. Any thread may
   /// call it, and only its caller waits.
   virtual void try_out(device::Driver& driver) = 0;
-  /// Advances the operations under way. Called within the engine's turn only.
+  /// Advances the operations under way. `work` while something is, an answer of a peer's too, that nothing tells of.
+  /// Called within the engine's turn only.
   virtual AfterTurn poll() = 0;
   /// Nothing is under way: adds descriptors that become readable when there is something to poll for. Returns how many
   /// milliseconds the engine may sleep at most. Called within the engine's turn only.

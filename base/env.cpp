@@ -172,6 +172,9 @@ constexpr Variable kTable[] = {
     {"SLUICE_TOPOLOGY", "", "list", set<&Env::topology, topology>,
      "the nodes that collectives take the ranks to be on: how many ranks each has, as 4, or a number for each rank, as "
      "0,0,1,1,0; unset: the hosts"},
+    {"SLUICE_MODEL", "", "word", set<&Env::model, word>,
+     "a file of the costs of messages, as sluice-bench model writes it, by which collectives choose their algorithms; "
+     "the same at all ranks; unset: built-in costs"},
     {"SLUICE_STAGING", "auto", "word", set<&Env::stage_all, staging>,
      "auto: memory that a network cannot reach is staged through memory that it can; always: all of the user's is"},
     {"SLUICE_NICS", "", "list", set<&Env::nics, word>,

@@ -48,6 +48,7 @@ struct Env {
   std::optional<int> trigger_entries;               ///< SLUICE_TRIGGER_ENTRIES; none: as many as the NIC reports
   int rails = 0;                                    ///< SLUICE_RAILS; 0: by size
   std::vector<int> topology;                        ///< SLUICE_TOPOLOGY; empty: as it is
+  std::string model;                                ///< SLUICE_MODEL; empty: built in
   bool stage_all = false;                           ///< SLUICE_STAGING
   std::string nics;                                 ///< SLUICE_NICS; empty: by locality
   int engine_cpu = -1;                              ///< SLUICE_ENGINE_CPU; -1: any

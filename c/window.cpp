@@ -31,6 +31,12 @@ static_assert(same_number<sluice::Number::int32, SLUICE_INT32> && same_number<sl
               same_number<sluice::Number::float32, SLUICE_FLOAT32> &&
               same_number<sluice::Number::float64, SLUICE_FLOAT64>);
 
+template <sluice::AtomicsBy by, sluice_atomics_by c_by>
+constexpr bool same_atomics = static_cast<int>(by) == static_cast<int>(c_by);
+static_assert(same_atomics<sluice::AtomicsBy::processors, SLUICE_ATOMICS_BY_PROCESSORS> &&
+              same_atomics<sluice::AtomicsBy::owner, SLUICE_ATOMICS_BY_OWNER> &&
+              same_atomics<sluice::AtomicsBy::none, SLUICE_ATOMICS_BY_NONE>);
+
 static_assert(sizeof(sluice::WindowHandle) == SLUICE_WINDOW_HANDLE_BYTES);
 static_assert(sluice::Window::kMostCounters == SLUICE_MOST_COUNTERS);
 static_assert(sluice::kAnySource == SLUICE_ANY_SOURCE && sluice::kAnyTag == SLUICE_ANY_TAG);
@@ -77,6 +83,10 @@ sluice_code sluice_window_close(sluice_window* window, sluice_timeout timeout) {
 }
 
 size_t sluice_window_bytes(const sluice_window* window) { return window == nullptr ? 0 : window->window.bytes(); }
+
+sluice_code sluice_window_atomics(const sluice_window* window, sluice_atomics_by* by) {
+  return guarded([&] { result(by) = static_cast<sluice_atomics_by>(at(window).atomics()); });
+}
 
 sluice_code sluice_window_handle(const sluice_window* window, size_t offset, size_t bytes, void* handle) {
   return guarded([&] {
@@ -163,6 +173,10 @@ sluice_code sluice_target_open_handle(sluice_context* context, const void* handl
 
 sluice_code sluice_target_bytes(const sluice_target* target, size_t* bytes) {
   return guarded([&] { result(bytes) = at(target).bytes(); });
+}
+
+sluice_code sluice_target_mapped(const sluice_target* target, sluice_memory** memory) {
+  return create(memory, [&] { return sluice_memory{at(target).mapped()}; });
 }
 
 sluice_code sluice_target_put(sluice_target* target, sluice_stream stream, const sluice_memory* memory, size_t offset,

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "collectives/alltoall.hpp"
+#include "collectives/choice.hpp"
 #include "collectives/make.hpp"
 #include "runtime/handles.hpp"
 
@@ -36,10 +37,10 @@ namespace collectives {
 
 Maker::Maker(Context& context, const char* kind, std::string_view name, const CollectiveOptions& options)
     : schedule(context.rank(), context.size()), context_(context), kind_(kind), name_(name), wanted_(options.algorithm),
-      progress_(options.progress) {
+      progress_(options.progress), fixed_order_(options.fixed_order) {
   constexpr std::size_t kMaxName = 4000;
   check(!name.empty() && name.size() <= kMaxName, "the name has 1 to " + std::to_string(kMaxName) + " characters");
-  schedule.contents = kind;
+  schedule.contents = kind + fingerprint(context);
 }
 
 void Maker::check(bool holds, const std::string& what) const {
@@ -67,6 +68,12 @@ std::size_t Maker::choose(std::initializer_list<std::string_view> names, std::si
   else if (!why.empty())
     schedule.algorithm += " (" + why + ")";
   return chosen;
+}
+
+void Maker::use(const Levels& levels) {
+  const std::string text = ", levels: " + text_of(levels);
+  schedule.algorithm += text;
+  schedule.contents += text;
 }
 
 Collective Maker::make() {
@@ -154,15 +161,47 @@ void alltoall_by_puts(Schedule& schedule, Place sources, Place targets, std::siz
   exchange(schedule, sends, receives, in_place);
 }
 
+int most_members(const Sets& sets) {
+  std::size_t most = 0;
+  for (int set = 0; set < sets.count(); ++set) most = std::max(most, sets.members(set).size());
+  return static_cast<int>(most);
+}
+
+/// Algorithms that use nodes are candidates only if there are several nodes of several ranks.
+Choice predict_alltoall(const Chooser& chooser, const Sets& groups, int ranks, std::size_t bytes, int batch,
+                        bool in_place) {
+  const Model within = chooser.within();
+  const Model between = chooser.between();
+  const int nodes = chooser.nodes().count();
+  const int of_node = most_members(chooser.nodes());
+  const int of_group = most_members(groups);
+  const int groups_of_node = (groups.count() + nodes - 1) / nodes;
+  const bool several = nodes > 1 && of_node > 1;
+  return chooser.choose(std::to_string(bytes) + " bytes for each of " + std::to_string(ranks) + " ranks",
+                        {{"puts", between.puts(ranks, bytes)},
+                         {"pairwise", between.stepwise(ranks, bytes, 1), !in_place},
+                         {"batched", between.stepwise(ranks, bytes, batch), !in_place},
+                         {"hierarchical", by_leaders(within, between, nodes, of_node, bytes), several},
+                         {"multileader", by_leaders(within, between, groups.count(), of_group, bytes), several},
+                         {"node-aware", by_places(within, between, nodes, of_node, bytes), several},
+                         {"locality-aware", by_places(within, between, groups.count(), of_group, bytes), several},
+                         {"multileader, locality-aware",
+                          by_leaders_and_places(within, between, nodes, groups_of_node, of_group, bytes), several}});
+}
+
 void choose_alltoall(Maker& maker, const Slice& from, const Slice& to, bool in_place) {
-  constexpr int kBatch = 5;  // steps under way, and sets of a node, as in MPI Advance
-  constexpr int kSets = 4;
+  constexpr int kSets = 4;  // of a node, as in MPI Advance
   Schedule& schedule = maker.schedule;
   enum Way { by_puts, pairwise, batched, hierarchical, multileader, node_aware, locality_aware, both };
+  const std::size_t bytes = from.bytes() / static_cast<std::size_t>(schedule.size);
+  const Chooser chooser(maker.context());
+  const Sets& nodes = chooser.nodes();
+  const Sets groups = split(nodes, kSets);
+  if (in_place) schedule.contents += ", in place";  // the choice depends on it
+  const Choice choice = predict_alltoall(chooser, groups, schedule.size, bytes, kBatch, in_place);
   const auto way = static_cast<Way>(maker.choose({kByPuts, "pairwise", "batched", "hierarchical", "multileader",
                                                   "node-aware", "locality-aware", "multileader, locality-aware"},
-                                                 by_puts, ""));
-  const std::size_t bytes = from.bytes() / static_cast<std::size_t>(schedule.size);
+                                                 choice.best, choice.why));
   const Place sources = schedule.user(from);
   const Place targets = schedule.user(to);
   if (bytes == 0) return schedule.finish();
@@ -171,10 +210,7 @@ void choose_alltoall(Maker& maker, const Slice& from, const Slice& to, bool in_p
     maker.check(!in_place, "this algorithm does not work in place");
     return stepwise_alltoall(schedule, sources, targets, bytes, way == pairwise ? 1 : kBatch);
   }
-  const Sets nodes = nodes_of(maker.context());
-  const Sets groups = split(nodes, kSets);
-  schedule.contents += ", nodes";
-  for (Rank rank = 0; rank < schedule.size; ++rank) schedule.contents += " " + std::to_string(nodes.set_of(rank));
+  schedule.contents += nodes.text();
   const Route route = way == hierarchical     ? by_leaders(nodes)
                       : way == multileader    ? by_leaders(groups)
                       : way == node_aware     ? by_places(nodes)
@@ -194,24 +230,36 @@ using collectives::parts_of;
 
 Collective barrier(Context& context, std::string_view name, CollectiveOptions options) {
   Maker maker(context, "barrier", name, options);
+  const collectives::Model model = collectives::Chooser(context).between();
+  const int ways = model.best_ways(context.size());
   maker.choose("dissemination");
-  collectives::dissemination(maker.schedule);
+  maker.schedule.algorithm += ", ways: " + std::to_string(ways);
+  maker.schedule.contents += ", ways: " + std::to_string(ways);
+  collectives::dissemination(maker.schedule, ways);
   return maker.make();
 }
 
 Collective broadcast(Context& context, std::string_view name, Slice data, Rank root, CollectiveOptions options) {
-  constexpr std::size_t kLong = 65536;
   Maker maker(context, "broadcast", name, options);
   maker.check_rank(root, "root");
   maker.schedule.contents += " from rank " + std::to_string(root);
   const auto size = static_cast<std::size_t>(context.size());
-  const bool by_shares = data.bytes() > kLong && size > 2;
-  const std::size_t chosen = maker.choose({"binomial tree", "shares"}, by_shares ? 1 : 0,
-                                          std::to_string(data.bytes()) + " bytes, " + std::to_string(size) + " ranks");
+  const collectives::Chooser chooser(context);
+  const collectives::Model model = chooser.between();
+  const collectives::Levels levels = model.levels_to_broadcast(context.size(), data.bytes());
+  const collectives::Choice choice =
+      chooser.choose(std::to_string(data.bytes()) + " bytes, " + std::to_string(size) + " ranks",
+                     {{"binomial tree", model.binomial_broadcast(context.size(), data.bytes())},
+                      {"shares", model.shared_broadcast(context.size(), data.bytes())},
+                      {"level tree", model.level_broadcast(context.size(), data.bytes(), levels)}});
+  const std::size_t chosen = maker.choose({"binomial tree", "shares", "level tree"}, choice.best, choice.why);
   maker.schedule.contents += ", " + std::to_string(data.bytes()) + " bytes";
   const Place place = maker.schedule.user(data);
   if (chosen == 0) {
     collectives::binomial_broadcast(maker.schedule, place, data.bytes(), root);
+  } else if (chosen == 2) {
+    maker.use(levels);
+    collectives::level_broadcast(maker.schedule, place, data.bytes(), root, levels);
   } else {
     std::vector<Share> shares(size);
     for (std::size_t i = 0; i < size; ++i) {

@@ -3,6 +3,7 @@
 // it. The first to be written is the next rank's, so that no rank is written by all at once.
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <vector>
 
@@ -42,8 +43,12 @@ std::vector<Copy> own_blocks(const Schedule& schedule, std::span<const Part> fro
 
 void exchange(Schedule& schedule, std::span<const Part> from, std::span<const Part> to, bool aside) {
   std::vector<Arrival> arrivals;
-  for (const Part& part : to) {
-    if (part.peer == schedule.rank || part.bytes == 0) continue;
+  std::vector<Part> expected;
+  std::ranges::copy_if(to, std::back_inserter(expected),
+                       [&](const Part& part) { return part.peer != schedule.rank && part.bytes > 0; });
+  // In the order in which they arrive.
+  std::ranges::stable_sort(expected, std::greater(), [&](const Part& part) { return distance(schedule, part.peer); });
+  for (const Part& part : expected) {
     const bool is_long = part.bytes > kEager;
     const auto message = is_long ? schedule.receive_long(part.peer, part.tag, part.place, part.bytes, aside)
                                  : schedule.receive(part.peer, part.tag, part.bytes);

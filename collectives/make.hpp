@@ -36,8 +36,11 @@ class Maker {
   std::size_t choose(std::initializer_list<std::string_view> names, std::size_t best, const std::string& why);
   /// The one that there is.
   void choose(std::string_view name) { (void)choose({name}, 0, ""); }
+  /// Adds the levels of the chosen tree to the name of the algorithm, and to what ranks compare.
+  void use(const Levels& levels);
   Collective make();
   const Context& context() const noexcept { return context_; }
+  bool fixed_order() const noexcept { return fixed_order_; }
 
  private:
   Context& context_;
@@ -45,6 +48,7 @@ class Maker {
   const std::string name_;
   const std::string wanted_;
   const Progress progress_;
+  const bool fixed_order_;
 };
 
 }  // namespace sluice::collectives

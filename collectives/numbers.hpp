@@ -13,6 +13,18 @@ bool combines(Op op, Number number) noexcept;
 /// True for float16 and bfloat16, which are combined as float32.
 bool is_narrow(Number number) noexcept;
 
+/// Bytes of a number.
+constexpr std::size_t size_of(Number number) noexcept {
+  switch (number) {
+    case Number::float16:
+    case Number::bfloat16: return 2;
+    case Number::int32:
+    case Number::uint32:
+    case Number::float32: return 4;
+    default: return 8;
+  }
+}
+
 /// to = first op second, number by number. `bytes` of each; `to` may be one of the two. Not for narrow numbers.
 void combine(Op op, Number number, std::byte* to, const std::byte* first, const std::byte* second,
              std::size_t bytes) noexcept;

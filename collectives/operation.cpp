@@ -6,9 +6,6 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "collectives/numbers.hpp"
-#include "device/copy.hpp"
-#include "device/reach.hpp"
 #include "runtime/channel.hpp"
 #include "runtime/fate.hpp"
 #include "runtime/handles.hpp"
@@ -19,20 +16,33 @@ namespace {
 
 using Kind = Step::Kind;
 
-constexpr int kLandings = 2;
+/// The GPU that has the memory; -1: the host.
+int gpu_of(const Slice& memory) {
+  device::Driver* const driver = runtime::extent_of(memory).driver;
+  const auto found = driver == nullptr ? std::nullopt : driver->find(memory.data());
+  return found ? found->device : -1;
+}
 
 HostStream::Impl* host_of(Stream stream) { return static_cast<HostStream::Impl*>(stream.handle()); }
 
 }  // namespace
 
+Operation::Shared::Shared(Schedule of) : schedule(std::move(of)), fate(std::make_shared<runtime::SharedFate>()) {}
+
 Operation::Operation(Context& context, std::string name, Schedule schedule, Progress progress)
     : context_(context), scope_(context.scope("collective " + name)),
       ready_scope_(context.scope("ready for collective " + name)), name_(std::move(name)),
-      schedule_(std::move(schedule)), fate_(std::make_shared<runtime::SharedFate>()) {
+      shared_(std::make_shared<Shared>(std::move(schedule))) {
+  for (const Slice& slice : schedule_.slices) gpu_of_memory_ = std::max(gpu_of_memory_, gpu_of(slice));
   for (const std::size_t bytes : schedule_.scratches)
-    shared_->scratches.push_back(bytes == 0 ? Memory() : context_.allocate(bytes));
+    shared_->scratches.push_back(bytes == 0 ? Memory() : allocate(bytes));
+  if (schedule_.function.combine != nullptr) {
+    for (const Step& step : schedule_.steps)
+      if (step.kind == Kind::combine) shared_->operand.resize(std::max(shared_->operand.size(), step.bytes));
+  }
   shared_->landings.resize(schedule_.messages.size());
   ends_.reserve(schedule_.messages.size());
+  deferred_releases_.reserve(schedule_.messages.size());
   for (std::size_t i = 0; i < schedule_.messages.size(); ++i) open(i);
   if (progress == Progress::own_stream) own_ = std::make_unique<HostStream>(HostStream::Options{.name = name_});
 }
@@ -68,12 +78,12 @@ void Operation::open(std::size_t index) {
     end.sender =
         scope.sender(message.peer, message.tag, source_of(message), {.name = name_, .contents = schedule_.contents});
   } else if (message.lands_aside()) {
-    if (message.bytes > 0) shared_->landings[index] = context_.allocate(kLandings * message.bytes);
+    if (message.bytes > 0) shared_->landings[index] = allocate(kLandings * message.bytes);
     end.receiver = scope.receiver(message.peer, message.tag, shared_->landings[index].all(),
                                   {.depth = kLandings, .name = name_, .contents = schedule_.contents});
   } else {
-    end.receiver =
-        scope.receiver(message.peer, message.tag, source_of(message), {.name = name_, .contents = schedule_.contents});
+    end.receiver = scope.receiver(message.peer, message.tag, source_of(message),
+                                  {.name = name_, .contents = schedule_.contents, .shared_memory = true});
   }
   runtime::SharedFate::join(fate_, *detail::ChannelAccess::end(end.channel(message.sends)));
 }
@@ -84,8 +94,10 @@ Error Operation::error(Code code, const std::string& what) const {
 
 void Operation::check(State state, const char* verb) const {
   if (state_ >= State::closing) throw error(Code::misuse, std::string(verb) + ": it is closed");
+  // A peer may have closed, or died, since: the result is there nevertheless.
+  if (state_ == State::tested && state == State::started) return;
   fate_->check();
-  if (state_ == state) return;
+  if (state_ == state || state_ == State::tested) return;
   throw error(Code::misuse,
               std::string(verb) + (state_ == State::started ? ": it was started and not waited for" : " before start"));
 }
@@ -96,17 +108,19 @@ void Operation::check_stream(Stream stream) const {
   if (has_started_ && stream.kind() != stream_.kind())
     throw error(Code::misuse, "a stream of another kind than before");
   const bool on_gpu = device::of_gpu(stream);
-  const bool on_numbers = std::ranges::any_of(
-      schedule_.steps, [](Kind kind) { return kind >= Kind::combine; }, &Step::kind);
-  if (on_gpu && (on_numbers || own_ != nullptr)) throw error(Code::unsupported, "on the stream of a GPU");
-  const bool gpus_memory = std::ranges::any_of(
-      schedule_.slices, [](const Slice& slice) { return runtime::extent_of(slice).driver != nullptr; });
-  if (gpus_memory && (!on_gpu || on_numbers)) throw error(Code::unsupported, "with memory of a GPU");
+  if (on_gpu && own_ != nullptr) throw error(Code::unsupported, "Progress::own_stream, on the stream of a GPU");
+  if (on_gpu && schedule_.function.combine != nullptr)
+    throw error(Code::unsupported, "a function of the program, on the stream of a GPU");
+  if (gpu_of_memory_ >= 0 && !on_gpu)
+    throw error(Code::unsupported, "memory of a GPU, on a stream that is not of a GPU");
 }
 
 void Operation::start(Stream stream) {
+  // A capture may have ended between start and wait.
+  if (capture_ != 0 && state_ == State::started && stream.kind() == stream_.kind()) prepare_for_gpu(stream);
   check(State::idle, "start");
   check_stream(stream);
+  if (device::of_gpu(stream)) prepare_for_gpu(stream);
   stream_ = stream;
   has_started_ = true;
   next_ = 0;
@@ -116,30 +130,38 @@ void Operation::start(Stream stream) {
     (void)go_on(schedule_.begin_of_wait);
   else
     enqueue(stream, schedule_.begin_of_wait);
+  release_deferred(stream);
 }
 
 void Operation::start_on_own(Stream stream) {
   const Stream own = Stream::host(*own_);
+  ++starts_;
   if (stream.kind() == Stream::Kind::host) {
-    auto ready = std::make_shared<HostEvent::Impl>();
-    host_of(stream)->raise_at(ready);
-    host_of(own)->wait_for(std::move(ready));
+    host_of(stream)->raise_at(ready_, starts_);
+    host_of(own)->wait_for(ready_, starts_);
   }
+  enqueue(own, schedule_.begin_of_wait);
+  release_deferred(own);
   enqueue(own, schedule_.steps.size());
-  done_ = std::make_shared<HostEvent::Impl>();
-  host_of(own)->raise_at(done_);
+  host_of(own)->raise_at(done_, starts_);
 }
 
 void Operation::wait(Stream stream) {
   check(State::started, "wait");
   check_stream(stream);
+  if (device::of_gpu(stream)) prepare_for_gpu(stream);
+  if (state_ == State::tested) {
+    state_ = State::idle;
+    return;
+  }
   if (stream.kind() == Stream::Kind::program_order) {
     finish_now();
   } else if (own_ != nullptr) {
-    host_of(stream)->wait_for(done_);
+    host_of(stream)->wait_for(done_, starts_);
     device::in_order(stream, [fate = fate_](device::Lane lane) { fate->report(lane); });
   } else {
     enqueue(stream, schedule_.steps.size());
+    if (capture_ != 0) ++captured_;
   }
   state_ = State::idle;
 }
@@ -154,21 +176,27 @@ void Operation::finish_now() {
 
 bool Operation::test() {
   check(State::started, "test");
+  if (state_ == State::tested) return true;
   if (stream_.kind() != Stream::Kind::program_order) throw error(Code::misuse, "test of what a stream has started");
-  if (own_ != nullptr ? !done_->reached() : !go_on(schedule_.steps.size())) return false;
+  if (own_ != nullptr ? !done_->reached(starts_) : !go_on(schedule_.steps.size())) return false;
   finish_now();
-  state_ = State::idle;
+  state_ = State::tested;
   return true;
 }
 
 void Operation::enqueue(Stream stream, std::size_t end) {
   try {
     for (; next_ < end; ++next_) carry_out(stream, schedule_.steps[next_]);
-    enqueue_marker(stream);
+    if (capture_ == 0) enqueue_marker(stream);
   } catch (const device::GpuError& reason) {
+    if (capture_ != 0) lose_graph(reason.what());
     break_off(reason.what());
     throw error(Code::transport, reason.what());
   } catch (const std::exception& reason) {
+    if (capture_ != 0) {  // the error of a plan says that the graph is lost
+      state_ = State::idle;
+      throw;
+    }
     if (!fate_->failed()) break_off(reason.what());  // else the failure of a channel fails all of them
     state_ = State::broken;
     throw;
@@ -228,7 +256,7 @@ bool Operation::go_on(std::size_t end) {
   return true;
 }
 
-/// Of steps that are no waits.
+/// For every kind of step but a wait.
 bool Operation::would_block(const Step& step) {
   if (step.kind >= Kind::copy) return false;
   End& end = ends_[step.message];
@@ -240,39 +268,29 @@ bool Operation::would_block(const Step& step) {
 
 void Operation::carry_out(Stream stream, const Step& step) {
   if (step.kind >= Kind::copy) return compute(stream, step);
+  if (gpu_ >= 0) return carry_out_by_plan(stream, step);
   End& end = ends_[step.message];
   switch (step.kind) {
     case Kind::put: return end.sender.put(stream);
     case Kind::wait: end.landed = end.receiver.wait(stream); return;
-    case Kind::release: return end.receiver.release(stream);
+    case Kind::release: return release(stream, step.message);
     default: (void)end.sender.acquire(stream);
   }
 }
 
-std::byte* Operation::at(const Place& place) const {
-  if (place.of == Place::Of::user) return schedule_.slices[place.index].data() + place.offset;
-  if (place.of == Place::Of::scratch) return shared_->scratches[place.index].data() + place.offset;
-  return ends_[place.index].landed.data() + place.offset;
+/// The store of a release takes as long as it takes to get the line of memory from the peer, and later stores of a core
+/// wait for it. So the host releases behind the puts of the next start. Memory of the program is released at once: an
+/// `acquire` of the sender would throw if this end closed without it.
+void Operation::release(Stream stream, std::uint32_t message) {
+  if (!schedule_.messages[message].lands_aside())
+    ends_[message].receiver.release(stream);
+  else
+    deferred_releases_.push_back(message);
 }
 
-/// The addresses are known now, since the slots of channels follow one another.
-void Operation::compute(Stream stream, const Step& step) {
-  std::byte* const to = at(step.to);
-  const std::byte* const first = at(step.first);
-  const std::byte* const second = step.kind == Kind::combine ? at(step.second) : nullptr;
-  if (step.kind == Kind::copy && to == first) return;  // in place
-  const Number number = schedule_.number;
-  device::in_order(stream, [=, kind = step.kind, bytes = step.bytes, op = schedule_.op](device::Lane lane) {
-    if (kind == Kind::copy) {
-      device::copy(lane, to, first, bytes);
-    } else if (kind == Kind::combine) {
-      combine(op, number, to, first, second, bytes);
-    } else if (kind == Kind::widen) {
-      widen(number, reinterpret_cast<float*>(to), first, bytes / sizeof(float));
-    } else {
-      narrow(number, to, reinterpret_cast<const float*>(first), bytes / sizeof(float));
-    }
-  });
+void Operation::release_deferred(Stream stream) {
+  for (const std::uint32_t message : deferred_releases_) ends_[message].receiver.release(stream);
+  deferred_releases_.clear();
 }
 
 void Operation::wait_connected(std::optional<Timeout> timeout) {

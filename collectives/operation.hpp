@@ -6,7 +6,9 @@
 #include <sluice/collectives.hpp>
 #include <sluice/context.hpp>
 #include <sluice/error.hpp>
+#include <sluice/plan.hpp>
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,7 +17,9 @@
 #include "base/fork.hpp"
 #include "base/limit.hpp"
 #include "collectives/schedule.hpp"
+#include "device/gpu.hpp"
 #include "device/host_event.hpp"
+#include "device/reach.hpp"
 
 namespace sluice::runtime {
 class SharedFate;
@@ -43,11 +47,13 @@ class Operation {
   const base::Origin origin{};
 
  private:
-  enum class State : std::uint8_t { idle, started, broken, closing, closed };
+  /// `tested`: complete, as a test has found; a `wait` may follow.
+  enum class State : std::uint8_t { idle, started, tested, broken, closing, closed };
   struct End {
     Sender sender;  // one of the two
     Receiver receiver;
     Slice landed;  // of the last message
+    Plan plan;     // on a GPU's stream: of this end alone, since a graph takes the verbs of plans
     ChannelHandle& channel(bool sends) { return sends ? static_cast<ChannelHandle&>(sender) : receiver; }
   };
 
@@ -55,11 +61,25 @@ class Operation {
   Slice source_of(const Message& message) const;
   void check(State state, const char* verb) const;
   void check_stream(Stream stream) const;
+  /// Memory for landings and in between: of a GPU, if the program's is.
+  Memory allocate(std::size_t bytes);
+  bool combines_numbers() const noexcept;
+  /// Before anything waits on the stream: everything is mapped, and kernels are loaded. If it throws, nothing was
+  /// started.
+  void prepare_for_gpu(Stream stream);
+  void map_for_gpu(Stream stream, int gpu);
+  /// The stream's capture is `now`; 0: it captures nothing. One that was under way before has ended.
+  void note_capture(Stream stream, std::uint64_t now);
+  void end_capture();
+  void leave_capture() noexcept;
+  /// The graph that is captured lacks a step.
+  [[noreturn]] void lose_graph(const char* why);
+  void reach_from(device::Driver& driver, int gpu);
   Error error(Code code, const std::string& what) const;
 
   void start_on_own(Stream stream);
   void finish_now();
-  /// Behind the steps that a stream was given: when it has come here, it uses nothing of this collective any more.
+  /// Enqueues a marker behind the steps. Once a stream has reached it, it uses nothing of this collective.
   void enqueue_marker(Stream stream);
   bool await_markers(base::Limit& limit);
   bool shut(base::Limit& limit);
@@ -70,17 +90,29 @@ class Operation {
   bool go_on(std::size_t end);
   bool would_block(const Step& step);
   void carry_out(Stream stream, const Step& step);
+  void carry_out_by_plan(Stream stream, const Step& step);
+  void release(Stream stream, std::uint32_t message);
+  void release_deferred(Stream stream);
   void compute(Stream stream, const Step& step);
+  void compute_by_function(Stream stream, const Step& step);
   std::byte* at(const Place& place) const;
 
-  /// What streams use until they have passed the last steps.
+  /// Memory and words that streams use until they have passed the last marker.
   struct Shared {
-    Shared() = default;
+    explicit Shared(Schedule of);
     Shared(const Shared&) = delete;
     Shared& operator=(const Shared&) = delete;
     ~Shared() { base::give_back(passed); }
+    /// Calls the program's function. An exception fails the collective.
+    void combine(device::Lane lane, std::byte* to, const std::byte* first, const std::byte* second,
+                 std::size_t bytes) noexcept;
+
+    const Schedule schedule;
     std::vector<Memory> scratches;
-    std::vector<Memory> landings;                    // of messages that land aside
+    std::vector<Memory> landings;    // of messages that land aside
+    std::vector<std::byte> operand;  // a copy, where the result of the function must replace the other one
+    const std::shared_ptr<runtime::SharedFate> fate;
+    device::Reached reached;                         // by streams of a GPU
     base::Progress& passed = base::take_progress();  // how many markers
   };
 
@@ -88,13 +120,22 @@ class Operation {
   Scope scope_;
   Scope ready_scope_;
   const std::string name_;
-  const Schedule schedule_;
-  const std::shared_ptr<runtime::SharedFate> fate_;
-  const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
+  const std::shared_ptr<Shared> shared_;
+  const Schedule& schedule_ = shared_->schedule;
+  const std::shared_ptr<runtime::SharedFate>& fate_ = shared_->fate;
   std::uint64_t markers_ = 0;  // that streams were given
   std::vector<End> ends_;
-  std::unique_ptr<HostStream> own_;        // null: Progress::in_wait
-  std::shared_ptr<HostEvent::Impl> done_;  // on `own_`
+  std::vector<std::uint32_t> deferred_releases_;  // messages of the last round that are released in the next one
+  std::unique_ptr<HostStream> own_;               // null: Progress::in_wait
+  // The own stream waits for the program's at the first, and the program's for the own at the second; both count
+  // starts.
+  std::shared_ptr<HostStream::Impl::Turns> ready_ = std::make_shared<HostStream::Impl::Turns>();
+  std::shared_ptr<HostStream::Impl::Turns> done_ = std::make_shared<HostStream::Impl::Turns>();
+  std::uint64_t starts_ = 0;
+  int gpu_of_memory_ = -1;      // that the program's memory is of
+  int gpu_ = -1;                // of the streams
+  std::uint64_t capture_ = 0;   // the number of the one under way; 0: none
+  std::uint64_t captured_ = 0;  // rounds of it
   State state_ = State::idle;
   Stream stream_;             // of the last start
   bool has_started_ = false;  // once

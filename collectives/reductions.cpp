@@ -3,8 +3,10 @@
 #include <sluice/collectives.hpp>
 
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "collectives/choice.hpp"
 #include "collectives/make.hpp"
 #include "collectives/numbers.hpp"
 
@@ -12,49 +14,37 @@ namespace sluice {
 namespace collectives {
 namespace {
 
-/// Up to so many bytes each rank combines all numbers, since rounds cost more than bytes.
-constexpr std::size_t kFew = 16384;
-
-constexpr std::size_t size_of(Number number) noexcept {
-  switch (number) {
-    case Number::float16:
-    case Number::bfloat16: return 2;
-    case Number::int32:
-    case Number::uint32:
-    case Number::float32: return 4;
-    default: return 8;
-  }
-}
+constexpr const char* kInOrder = "in the order of ranks";
 
 /// Numbers that are combined. Those of 16 bits are float32 in between, in memory of the collective.
 class Reduction {
  public:
   Reduction(Maker& maker, Op op, Number number, const Slice& from)
-      : maker_(maker), schedule_(maker.schedule), size_(size_of(number)), is_narrow_(is_narrow(number)) {
+      : Reduction(maker, size_of(number), is_narrow(number), maker.fixed_order()) {
     maker.check(combines(op, number), "this operation is not for such numbers");
-    maker.check(from.bytes() % size_ == 0,
-                std::to_string(from.bytes()) + " bytes are no numbers of " + std::to_string(size_));
     schedule_.op = op;
     schedule_.number = number;
     constexpr const char* kOps[] = {"sum", "min", "max", "replace", "and", "or", "xor", "product"};
     constexpr const char* kNumbers[] = {"int32",   "uint32",  "int64",   "uint64",
                                         "float32", "float64", "float16", "bfloat16"};
-    schedule_.contents += std::string(", ") + kOps[static_cast<int>(op)] + " of " +
-                          std::to_string(from.bytes() / size_) + " " + kNumbers[static_cast<int>(number)];
-    bytes_ = wide(from.bytes());
-    from_ = schedule_.user(from);
-    if (!is_narrow_) return;
-    const Place widened = schedule_.scratch(bytes_);
-    schedule_.widen(widened, from_, bytes_);
-    from_ = widened;
+    take(from, kOps[static_cast<int>(op)], kNumbers[static_cast<int>(number)]);
+  }
+  Reduction(Maker& maker, Combiner combiner, const Slice& from)
+      : Reduction(maker, combiner.bytes, false, maker.fixed_order() || !combiner.commutative) {
+    maker.check(combiner.combine != nullptr, "the function is empty");
+    maker.check(combiner.bytes > 0, "an element has no bytes");
+    take(from, combiner.commutative ? "a commutative function" : "a function",
+         "elements of " + std::to_string(combiner.bytes) + " bytes");
+    schedule_.function = std::move(combiner);
   }
 
   Place from() const noexcept { return from_; }
   std::size_t bytes() const noexcept { return bytes_; }
+  std::size_t wide_size() const noexcept { return wide(size_); }
   /// So many bytes of the program's numbers, as they are combined.
   std::size_t wide(std::size_t bytes) const noexcept { return is_narrow_ ? 2 * bytes : bytes; }
 
-  /// Where the result comes, until `end` puts it into `to`.
+  /// The place of the result before `end` copies it into `to`.
   Place result(const Slice& from, const Slice& to) {
     const bool same = from.data() == to.data() && from.bytes() == to.bytes();
     maker_.check(same || !overlap(from, to), "what it reads and what it writes overlap");
@@ -67,19 +57,8 @@ class Reduction {
     return maker_.make();
   }
 
-  /// As equal as whole numbers allow.
   std::vector<Share> shares() const {
-    const auto ranks = static_cast<std::size_t>(schedule_.size);
-    const std::size_t wide_size = wide(size_);
-    const std::size_t count = bytes_ / wide_size;
-    std::vector<Share> shares(ranks);
-    std::size_t begin = 0;
-    for (std::size_t i = 0; i < ranks; ++i) {
-      const std::size_t here = count / ranks + (i < count % ranks ? 1 : 0);
-      shares[i] = {begin * wide_size, here * wide_size};
-      begin += here;
-    }
-    return shares;
+    return even_shares(bytes_, static_cast<std::size_t>(schedule_.size), wide(size_));
   }
   std::vector<Share> shares(std::span<const std::size_t> bytes) const {
     const auto ranks = static_cast<std::size_t>(schedule_.size);
@@ -96,17 +75,34 @@ class Reduction {
     maker_.check(begin == bytes_, "the parts of the ranks are not all numbers");
     return shares;
   }
-  /// False: by shares.
-  bool by_rounds(std::string_view rounds) {
-    const std::string why = std::to_string(bytes_) + " bytes, " + std::to_string(schedule_.size) + " ranks";
-    return maker_.choose({rounds, "shares"}, bytes_ <= kFew ? 0 : 1, why) == 0;
+  /// Only by shares: only they keep the order of the ranks.
+  bool in_order() const noexcept { return in_order_; }
+  /// The size of the operation, for people.
+  std::string size_text() const {
+    return std::to_string(bytes_) + " bytes, " + std::to_string(schedule_.size) + " ranks";
   }
 
  private:
+  Reduction(Maker& maker, std::size_t size, bool narrow, bool in_order)
+      : maker_(maker), schedule_(maker.schedule), size_(size), is_narrow_(narrow), in_order_(in_order) {}
+
+  void take(const Slice& from, const std::string& operation, const std::string& numbers) {
+    maker_.check(from.bytes() % size_ == 0,
+                 std::to_string(from.bytes()) + " bytes are no numbers of " + std::to_string(size_));
+    schedule_.contents += ", " + operation + " of " + std::to_string(from.bytes() / size_) + " " + numbers;
+    bytes_ = wide(from.bytes());
+    from_ = schedule_.user(from);
+    if (!is_narrow_) return;
+    const Place widened = schedule_.scratch(bytes_);
+    schedule_.widen(widened, from_, bytes_);
+    from_ = widened;
+  }
+
   Maker& maker_;
   Schedule& schedule_;
   std::size_t size_;
   bool is_narrow_;
+  bool in_order_;
   std::size_t bytes_ = 0;
   Place from_;
   Place to_;
@@ -122,42 +118,78 @@ using collectives::Place;
 using collectives::Reduction;
 using collectives::Share;
 
-Collective reduce(Context& context, std::string_view name, Op op, Number number, Slice from, Slice to, Rank root,
-                  CollectiveOptions options) {
+namespace {
+
+// `what`: an operation and the type of numbers, or a function.
+
+template <class... What>
+Collective make_reduce(Context& context, std::string_view name, const Slice& from, const Slice& to, Rank root,
+                       const CollectiveOptions& options, What... what) {
   Maker maker(context, "reduce", name, options);
   maker.check_rank(root, "root");
   const bool at_root = context.rank() == root;
   maker.check(!at_root || from.bytes() == to.bytes(), "the result has another size");
-  Reduction numbers(maker, op, number, from);
-  const bool by_rounds = numbers.by_rounds("binomial tree");
+  Reduction numbers(maker, what..., from);
+  const collectives::Chooser chooser(context);
+  const collectives::Model model = chooser.between();
+  const collectives::Levels levels = model.levels_to_reduce(context.size(), numbers.bytes());
+  const collectives::Choice choice =
+      chooser.choose(numbers.size_text(), {{"binomial tree", model.binomial_reduce(context.size(), numbers.bytes())},
+                                           {"shares", model.shared_reduce(context.size(), numbers.bytes())},
+                                           {"level tree", model.level_reduce(numbers.bytes(), levels)}});
+  const std::size_t chosen = numbers.in_order()
+                                 ? maker.choose({"shares"}, 0, collectives::kInOrder) + 1
+                                 : maker.choose({"binomial tree", "shares", "level tree"}, choice.best, choice.why);
   maker.schedule.contents += " to rank " + std::to_string(root);
   const Place result = numbers.result(from, at_root ? to : Slice());
-  if (by_rounds)
+  if (chosen == 0) {
     collectives::binomial_reduce(maker.schedule, numbers.from(), result, numbers.bytes(), root);
-  else
+  } else if (chosen == 1) {
     collectives::shared_reduce(maker.schedule, numbers.from(), result, numbers.shares(), root);
+  } else {
+    maker.use(levels);
+    collectives::level_reduce(maker.schedule, numbers.from(), result, numbers.bytes(), root, levels);
+  }
   return numbers.end();
 }
 
-Collective allreduce(Context& context, std::string_view name, Op op, Number number, Slice from, Slice to,
-                     CollectiveOptions options) {
+template <class... What>
+Collective make_allreduce(Context& context, std::string_view name, const Slice& from, const Slice& to,
+                          const CollectiveOptions& options, What... what) {
   Maker maker(context, "allreduce", name, options);
   maker.check(from.bytes() == to.bytes(), "the result has another size");
-  Reduction numbers(maker, op, number, from);
-  const bool by_rounds = numbers.by_rounds("recursive doubling");
+  Reduction numbers(maker, what..., from);
+  const collectives::Chooser chooser(context);
+  const collectives::Model model = chooser.between();
+  const collectives::Sets& nodes = chooser.nodes();
+  const bool has_lanes = nodes.count() > 1 && nodes.count() < context.size();
+  const collectives::Choice choice = chooser.choose(
+      numbers.size_text(),
+      {{"recursive doubling", model.doubling_allreduce(context.size(), numbers.bytes())},
+       {"shares", model.shared_allreduce(context.size(), numbers.bytes())},
+       {"lanes", lanes_allreduce(chooser.within(), model, nodes.count(), collectives::lanes_of(nodes), numbers.bytes()),
+        has_lanes}});
+  const std::size_t way = numbers.in_order()
+                              ? maker.choose({"shares"}, 0, collectives::kInOrder) + 1
+                              : maker.choose({"recursive doubling", "shares", "lanes"}, choice.best, choice.why);
   const Place result = numbers.result(from, to);
-  if (by_rounds)
+  if (way == 0) {
     collectives::doubling_allreduce(maker.schedule, numbers.from(), result, numbers.bytes());
-  else
+  } else if (way == 1) {
     collectives::shared_allreduce(maker.schedule, numbers.from(), result, numbers.shares());
+  } else {
+    maker.schedule.contents += nodes.text();
+    collectives::lanes_allreduce(maker.schedule, numbers.from(), result, numbers.bytes(), numbers.wide_size(), nodes);
+  }
   return numbers.end();
 }
 
-Collective reduce_scatter(Context& context, std::string_view name, Op op, Number number, Slice from, Slice to,
-                          std::span<const std::size_t> bytes, CollectiveOptions options) {
+template <class... What>
+Collective make_reduce_scatter(Context& context, std::string_view name, const Slice& from, const Slice& to,
+                               std::span<const std::size_t> bytes, const CollectiveOptions& options, What... what) {
   Maker maker(context, "reduce_scatter", name, options);
   maker.choose("shares");
-  Reduction numbers(maker, op, number, from);
+  Reduction numbers(maker, what..., from);
   const std::vector<Share> shares = numbers.shares(bytes);
   const std::size_t own = shares[static_cast<std::size_t>(context.rank())].bytes;
   maker.check(own == numbers.wide(to.bytes()), "the part of this rank has another size");
@@ -166,15 +198,63 @@ Collective reduce_scatter(Context& context, std::string_view name, Op op, Number
   return numbers.end();
 }
 
+/// Rounds keep the order of the ranks, but how numbers are grouped depends on the number of ranks.
+template <class... What>
+Collective make_scan(Context& context, std::string_view name, const Slice& from, const Slice& to,
+                     const CollectiveOptions& options, What... what) {
+  Maker maker(context, "scan", name, options);
+  const bool chain = options.fixed_order ? maker.choose({"chain"}, 0, collectives::kInOrder) == 0
+                                         : maker.choose({"recursive doubling", "chain"}, 0, "") == 1;
+  maker.check(from.bytes() == to.bytes(), "the result has another size");
+  Reduction numbers(maker, what..., from);
+  const Place result = numbers.result(from, to);
+  if (chain)
+    collectives::chain_scan(maker.schedule, numbers.from(), result, numbers.bytes());
+  else
+    collectives::doubling_scan(maker.schedule, numbers.from(), result, numbers.bytes());
+  return numbers.end();
+}
+
+}  // namespace
+
+Collective reduce(Context& context, std::string_view name, Op op, Number number, Slice from, Slice to, Rank root,
+                  CollectiveOptions options) {
+  return make_reduce(context, name, from, to, root, options, op, number);
+}
+
+Collective reduce(Context& context, std::string_view name, Combiner combiner, Slice from, Slice to, Rank root,
+                  CollectiveOptions options) {
+  return make_reduce(context, name, from, to, root, options, std::move(combiner));
+}
+
+Collective allreduce(Context& context, std::string_view name, Op op, Number number, Slice from, Slice to,
+                     CollectiveOptions options) {
+  return make_allreduce(context, name, from, to, options, op, number);
+}
+
+Collective allreduce(Context& context, std::string_view name, Combiner combiner, Slice from, Slice to,
+                     CollectiveOptions options) {
+  return make_allreduce(context, name, from, to, options, std::move(combiner));
+}
+
+Collective reduce_scatter(Context& context, std::string_view name, Op op, Number number, Slice from, Slice to,
+                          std::span<const std::size_t> bytes, CollectiveOptions options) {
+  return make_reduce_scatter(context, name, from, to, bytes, options, op, number);
+}
+
+Collective reduce_scatter(Context& context, std::string_view name, Combiner combiner, Slice from, Slice to,
+                          std::span<const std::size_t> bytes, CollectiveOptions options) {
+  return make_reduce_scatter(context, name, from, to, bytes, options, std::move(combiner));
+}
+
 Collective scan(Context& context, std::string_view name, Op op, Number number, Slice from, Slice to,
                 CollectiveOptions options) {
-  Maker maker(context, "scan", name, options);
-  maker.choose("recursive doubling");
-  maker.check(from.bytes() == to.bytes(), "the result has another size");
-  Reduction numbers(maker, op, number, from);
-  const Place result = numbers.result(from, to);
-  collectives::doubling_scan(maker.schedule, numbers.from(), result, numbers.bytes());
-  return numbers.end();
+  return make_scan(context, name, from, to, options, op, number);
+}
+
+Collective scan(Context& context, std::string_view name, Combiner combiner, Slice from, Slice to,
+                CollectiveOptions options) {
+  return make_scan(context, name, from, to, options, std::move(combiner));
 }
 
 }  // namespace sluice

@@ -22,7 +22,7 @@ struct Round {
   std::map<Rank, Blocks> receives;
 };
 
-/// What this rank sends and receives in each round.
+/// The messages that this rank sends and receives in each round.
 std::vector<Round> rounds_of(const Schedule& schedule, const Route& route) {
   std::vector<Round> rounds(route(0, 0).size() - 1);
   for (Rank source = 0; source < schedule.size; ++source) {
@@ -38,7 +38,7 @@ std::vector<Round> rounds_of(const Schedule& schedule, const Route& route) {
   return rounds;
 }
 
-/// Where the blocks lie that this rank has, in the course of the rounds.
+/// The places of the blocks that this rank holds. They change from round to round.
 class Holdings {
  public:
   Holdings(Schedule& schedule, Place from, std::size_t bytes) : schedule_(schedule), bytes_(bytes) {

@@ -1,7 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives/schedule.hpp"
 
+#include <algorithm>
+
 namespace sluice::collectives {
+namespace {
+
+constexpr Tag kTagsOfAGroup = 1 << 24;
+
+}  // namespace
+
+void Schedule::enter(std::vector<Rank> group, int stage) {
+  const auto found = std::ranges::find(group, whole_.first);
+  rank = group.empty() ? whole_.first : static_cast<Rank>(found - group.begin());
+  size = group.empty() ? whole_.second : static_cast<int>(group.size());
+  group_ = std::move(group);
+  tags_ = stage * kTagsOfAGroup;
+}
 
 Place Schedule::user(const Slice& slice) {
   slices.push_back(slice);
@@ -14,7 +29,7 @@ Place Schedule::scratch(std::size_t bytes) {
 }
 
 std::uint32_t Schedule::send(Rank peer, Tag tag, Place from, std::size_t bytes) {
-  messages.push_back({true, peer, tag, bytes, from});
+  messages.push_back({true, in_context(peer), tags_ + tag, bytes, from});
   return static_cast<std::uint32_t>(messages.size() - 1);
 }
 
@@ -23,7 +38,7 @@ std::uint32_t Schedule::receive(Rank peer, Tag tag, std::size_t bytes) {
 }
 
 std::uint32_t Schedule::receive_in(Rank peer, Tag tag, Place to, std::size_t bytes) {
-  messages.push_back({false, peer, tag, bytes, to});
+  messages.push_back({false, in_context(peer), tags_ + tag, bytes, to});
   return static_cast<std::uint32_t>(messages.size() - 1);
 }
 

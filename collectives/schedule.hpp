@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank does for a collective: its messages, and the steps in their order. An algorithm is a function that makes
-// one.
+// A schedule has the messages of one rank for a collective, and its steps in their order. Each algorithm is a function
+// that makes one.
 #pragma once
 
+#include <sluice/collectives.hpp>
 #include <sluice/memory.hpp>
 #include <sluice/ops.hpp>
 #include <sluice/types.hpp>
@@ -10,13 +11,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace sluice::collectives {
 
-/// Messages of up to so many bytes land in memory of the collective, which has room for two: the sender need not wait
+/// Messages of up to so many bytes land in memory of the collective, which has room for three: the sender need not wait
 /// until the receiver has started. Longer ones land in their place, once the receiver has said that it is ready.
 inline constexpr std::size_t kEager = 8192;
+
+/// So many messages that land in memory of the collective have room there.
+inline constexpr int kLandings = 3;
+
+/// Up to so many bytes a lane combines in rounds (lanes.cpp).
+inline constexpr std::size_t kLaneInRounds = 16384;
 
 /// The tag of the first message of an algorithm between two ranks: so that ranks which have chosen differently find it
 /// out, by its contents.
@@ -41,7 +49,7 @@ struct Message {
   Rank peer = -1;
   Tag tag = 0;
   std::size_t bytes = 0;
-  Place at = {};       ///< source, or where it lands; Place::Of::message: in memory of its own, which has two slots
+  Place at = {};       ///< source, or where it lands; Place::Of::message: in memory of its own, which has three slots
   bool ready = false;  ///< says that a long message may come
   bool lands_aside() const noexcept { return at.of == Place::Of::message; }
 };
@@ -68,14 +76,19 @@ struct Step {
 /// Made step by step. Steps before `finish` belong to `start`, the others to `wait`.
 class Schedule {
  public:
-  Schedule(Rank of, int ranks) : rank(of), size(ranks) {}
+  Schedule(Rank of, int ranks) : rank(of), size(ranks), whole_{of, ranks} {}
 
-  const Rank rank;
-  const int size;
+  Rank rank;              ///< of this rank, in the group that was entered last
+  int size;               ///< of that group
   std::string algorithm;  ///< and why it was chosen
   std::string contents;   ///< what the ranks must agree on, in words
   Op op = Op::sum;
   Number number = Number::uint64;
+  Combiner function = {};  ///< in place of the two, if it is set
+
+  /// Later steps are among these ranks of the context, of which this rank is one: ranks are places in `group`. No
+  /// ranks: all are meant again. `stage`: its tags are those of this stage; 0: of the context.
+  void enter(std::vector<Rank> group, int stage);
 
   Place user(const Slice& slice);
   Place scratch(std::size_t bytes);
@@ -108,8 +121,11 @@ class Schedule {
   void widen(Place to, Place from, std::size_t bytes);
   void narrow(Place to, Place from, std::size_t bytes);
 
-  /// The steps from here on belong to `wait`.
-  void finish() { begin_of_wait = steps.size(); }
+  /// The steps from here on belong to `wait`, unless they do so already.
+  void finish() {
+    if (!finished_) begin_of_wait = steps.size();
+    finished_ = true;
+  }
   /// What was sent may be changed from here on.
   void acquire_all();
 
@@ -118,6 +134,14 @@ class Schedule {
   std::vector<Message> messages;
   std::vector<Step> steps;
   std::size_t begin_of_wait = 0;
+
+ private:
+  Rank in_context(Rank peer) const { return group_.empty() ? peer : group_[static_cast<std::size_t>(peer)]; }
+
+  std::pair<Rank, int> whole_;  // rank and size in the context
+  std::vector<Rank> group_;     // empty: the context
+  Tag tags_ = 0;                // those of the group begin here
+  bool finished_ = false;
 };
 
 }  // namespace sluice::collectives

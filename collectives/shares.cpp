@@ -42,6 +42,18 @@ void combine_in_order(Schedule& schedule, Place mine, Place to, std::size_t byte
 
 }  // namespace
 
+std::vector<Share> even_shares(std::size_t bytes, std::size_t parts, std::size_t number) {
+  const std::size_t count = bytes / number;
+  std::vector<Share> shares(parts);
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < parts; ++i) {
+    const std::size_t here = count / parts + (i < count % parts ? 1 : 0);
+    shares[i] = {begin * number, here * number};
+    begin += here;
+  }
+  return shares;
+}
+
 void combine_shares(Schedule& schedule, Place from, Place to, std::span<const Share> shares) {
   const Share own = shares[static_cast<std::size_t>(schedule.rank)];
   std::vector<std::uint32_t> messages(shares.size());
@@ -81,8 +93,9 @@ class Results {
 
  private:
   static bool in_place(const Schedule& schedule, Place from, Place to) {
-    return from.of == Place::Of::user && to.of == Place::Of::user &&
-           schedule.slices[from.index].data() == schedule.slices[to.index].data();
+    if (from.of != to.of) return false;
+    if (from.of != Place::Of::user) return from.index == to.index;
+    return schedule.slices[from.index].data() == schedule.slices[to.index].data();
   }
 
   Schedule& schedule_;
@@ -93,10 +106,8 @@ class Results {
 
 }  // namespace
 
-/// A share of the result lands in its place: no rank can have it before this rank has sent its numbers of that share.
-void shared_allreduce(Schedule& schedule, Place from, Place to, std::span<const Share> shares) {
+void spread_shares(Schedule& schedule, Place from, Place to, std::span<const Share> shares) {
   const Share own = shares[static_cast<std::size_t>(schedule.rank)];
-  combine_shares(schedule, from, to + own.offset, shares);
   Results results(schedule, from, to);
   for (int distance = 1; distance < schedule.size; ++distance) {
     const Rank peer = after(schedule, distance);
@@ -104,6 +115,12 @@ void shared_allreduce(Schedule& schedule, Place from, Place to, std::span<const 
     results.expect(peer, shares[static_cast<std::size_t>(peer)]);
   }
   results.take_all();
+}
+
+/// A share of the result lands in its place: no rank can have it before this rank has sent its numbers of that share.
+void shared_allreduce(Schedule& schedule, Place from, Place to, std::span<const Share> shares) {
+  combine_shares(schedule, from, to + shares[static_cast<std::size_t>(schedule.rank)].offset, shares);
+  spread_shares(schedule, from, to, shares);
 }
 
 void shared_reduce(Schedule& schedule, Place from, Place to, std::span<const Share> shares, Rank root) {

@@ -34,6 +34,12 @@ Rank Sets::partner(Rank rank, int set) const {
   return there[static_cast<std::size_t>(place_of(rank)) % there.size()];
 }
 
+std::string Sets::text() const {
+  std::string text = ", nodes";
+  for (const int set : set_of_) text += " " + std::to_string(set);
+  return text;
+}
+
 Sets nodes_of(const Context& context) {
   const auto size = static_cast<std::size_t>(context.size());
   const std::vector<int> pretended = base::read_env().topology;

@@ -4,6 +4,7 @@
 
 #include <sluice/context.hpp>
 
+#include <string>
 #include <vector>
 
 namespace sluice::collectives {
@@ -22,6 +23,8 @@ class Sets {
   Rank first_of_set(Rank rank) const { return members(set_of(rank)).front(); }
   /// The member of a set that works for `rank`: in sets of one size, the one at its place.
   Rank partner(Rank rank, int set) const;
+  /// For ranks to compare: the number of the set of each rank.
+  std::string text() const;
 
  private:
   std::vector<int> set_of_;

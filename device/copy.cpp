@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "device/copy_anywhere.hpp"
 #include "device/memory.hpp"
 #include "device/reach.hpp"
 
@@ -24,17 +25,40 @@ void copy_now_through_ours(Driver& gpus, std::byte* to, const std::byte* from, s
   }
 }
 
+void copy_by_driver(Driver& gpus, std::byte* to, const std::byte* from, std::size_t bytes) {
+  const bool from_stale = stale(from, bytes);
+  if (from_stale || stale(to, bytes)) {
+    copy_now_through_ours(gpus, to, from, bytes, from_stale);
+  } else {
+    for_each_part(to, from, bytes, [&](std::size_t at, std::size_t some) { gpus.copy_now(to + at, from + at, some); });
+  }
+}
+
+/// Null: the address is in no GPU's memory.
+Driver* driver_of(const void* at) {
+  for (Driver* const driver : drivers_in_use())
+    if (driver->find(at)) return driver;
+  return nullptr;
+}
+
 }  // namespace
+
+bool in_gpu_memory(const void* at) { return driver_of(at) != nullptr; }
+
+void copy_anywhere(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  Driver* gpus = driver_of(to);
+  if (gpus == nullptr) gpus = driver_of(from);
+  if (gpus == nullptr) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  copy_by_driver(*gpus, static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
+}
 
 bool copy_now(Watch& watch, Driver& gpus, std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   try {
-    const bool from_stale = stale(from, bytes);
-    if (from_stale || stale(to, bytes)) {
-      copy_now_through_ours(gpus, to, from, bytes, from_stale);
-    } else {
-      for_each_part(to, from, bytes,
-                    [&](std::size_t at, std::size_t some) { gpus.copy_now(to + at, from + at, some); });
-    }
+    copy_by_driver(gpus, to, from, bytes);
     return true;
   } catch (const std::exception& reason) {  // memory of ours may lack too
     watch.fail(Code::transport, reason.what());

@@ -158,6 +158,11 @@ class CudaStreams : public VendorDriver<CudaCalls> {
     cuuint64_t capture = 0;
     // The legacy stream cannot be captured, and this call on it fails while another stream captures.
     const CUresult asked = calls_.StreamGetCaptureInfo(handle(stream), &status, &capture, nullptr, nullptr, nullptr);
+    CUcontext now = nullptr;
+    if (asked == CUDA_ERROR_INVALID_CONTEXT && calls_.CtxGetCurrent(&now) == CUDA_SUCCESS && now == nullptr) {
+      const OnDevice first(*this, 0);  // as in the CUDA runtime, a thread that has chosen no GPU uses the first
+      return look_at(stream);
+    }
     // On a stream that captures, a call for its id fails, and makes the capture invalid; then a call for its context
     // fails.
     if (asked == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_INVALIDATED) throw InvalidCapture();

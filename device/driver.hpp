@@ -46,10 +46,23 @@ struct WordOp {
 };
 
 /// The kernels of kernels.hpp.
-enum class Kernel { write, small_puts, few_puts, operate, acquire, put, begin_put, copy, end_put, wait, release };
+enum class Kernel {
+  write,
+  small_puts,
+  few_puts,
+  operate,
+  acquire,
+  put,
+  begin_put,
+  copy,
+  end_put,
+  wait,
+  release,
+  reduce
+};
 inline constexpr std::array kKernelNames{"sluice_write",   "sluice_small_puts", "sluice_few_puts",  "sluice_operate",
                                          "sluice_acquire", "sluice_put",        "sluice_begin_put", "sluice_copy",
-                                         "sluice_end_put", "sluice_wait",       "sluice_release"};
+                                         "sluice_end_put", "sluice_wait",       "sluice_release",   "sluice_reduce"};
 
 // The compiled kernels, which are part of the library, for the GPUs that the build was configured for.
 /// A fat binary for cuModuleLoadData; empty if this build has no CUDA part.

@@ -10,12 +10,14 @@
 #include "base/words.hpp"
 #include "device/driver.hpp"
 #include "device/kernels.hpp"
+#include "device/retire.hpp"
 
 namespace sluice::device {
 
 struct GpuSlice;
 
-/// While it lives, the stream's GPU is the calling thread's current one. All functions throw GpuError.
+/// While it lives, the stream's GPU is the calling thread's current one, and nothing that waits for idle streams
+/// begins. All functions throw GpuError.
 class GpuCall {
  public:
   explicit GpuCall(Stream stream) : GpuCall(stream, device::driver(stream.kind())->device_of(stream.handle())) {}
@@ -70,6 +72,7 @@ class GpuCall {
     ops_[count_++] = op;
   }
 
+  std::shared_lock<std::shared_mutex> giving_ = giving_work();
   Driver& driver_;
   void* stream_;
   int device_;

@@ -4,6 +4,9 @@
 
 #include <sched.h>
 
+#include <cstdint>
+#include <mutex>
+
 #include "device/host_stream.hpp"
 
 namespace sluice {
@@ -15,6 +18,17 @@ struct HostEvent::Impl {
   HostStream::Impl::Stop stop;
 
   bool reached() const noexcept { return base::reached(raised, 1); }
+};
+
+/// Like an event, for one point after the other: the n-th raises it to n. Once a stream has stopped in front of a
+/// point, all that wait for it stop.
+struct HostStream::Impl::Turns {
+  base::Word raised;
+  base::Parking parking;
+  std::mutex mutex;
+  Stop stop;  // with the mutex
+
+  bool reached(std::uint64_t turn) const noexcept { return base::reached(raised, turn); }
 };
 
 namespace device {

@@ -56,6 +56,9 @@ struct HostStream::Impl {
   void synchronize(Timeout timeout);
   void raise_at(std::shared_ptr<HostEvent::Impl> event);
   void wait_for(std::shared_ptr<HostEvent::Impl> event);
+  struct Turns;
+  void raise_at(std::shared_ptr<Turns> turns, std::uint64_t turn);
+  void wait_for(std::shared_ptr<Turns> turns, std::uint64_t turn);
 
   /// True if the calling thread runs this stream now.
   bool inside() const noexcept { return current == this; }
@@ -157,6 +160,11 @@ struct HostStream::Impl {
   void enqueue_marker(const std::shared_ptr<Marker>& marker);
   bool pass(const std::shared_ptr<Marker>& marker, base::Limit& limit);
   Stop go_on() noexcept;
+  /// Sleeps until `reached()`. @throws Error if the stream ends, or has waited for its timeout
+  template <class Reached>
+  void await_other(base::Parking& parking, Reached reached);
+  /// Another stream had stopped in front of what this one waits for.
+  void stop_as(const Stop& other) noexcept;
   device::SharedFailure next_met();
   void stop(std::exception_ptr thrown) noexcept;
   void tell_of_stop() noexcept;

@@ -194,22 +194,46 @@ void HostStream::Impl::raise_at(std::shared_ptr<HostEvent::Impl> event) {
 void HostStream::Impl::wait_for(std::shared_ptr<HostEvent::Impl> event) {
   enqueue([this, event = std::move(event)] {
     if (stop_.failure != nullptr) return;
-    const auto ready = [&] { return event->reached() || ending(); };
-    parked_at(&event->parking);
-    base::Limit limit(timeout_);
-    while (!base::wait_until(event->parking, ready, limit.next()) && !limit.over()) {
-    }
-    parked_at(nullptr);
-    if (!event->reached()) {
-      const char* const why =
-          ending() ? "it was destroyed while it waited for an event" : "waited too long for an event";
-      throw Error(ending() ? Code::aborted : Code::timeout, -1, -1, 0, 0, name_ + ": " + why);
-    }
-    if (event->stop.failure != nullptr) {
-      failed_.store(true, std::memory_order_release);
-      stop_ = {event->stop.failure, event->stop.why, nullptr};
-    }
+    await_other(event->parking, [&] { return event->reached(); });
+    if (event->stop.failure != nullptr) stop_as(event->stop);
   });
+}
+
+void HostStream::Impl::raise_at(std::shared_ptr<Turns> turns, std::uint64_t turn) {
+  enqueue([this, turns = std::move(turns), turn] {
+    if (stop_.failure != nullptr) {
+      const std::lock_guard lock(turns->mutex);
+      if (turns->stop.failure == nullptr) turns->stop = stop_;
+    }
+    base::raise(turns->raised, turn, turns->parking);
+  });
+}
+
+void HostStream::Impl::wait_for(std::shared_ptr<Turns> turns, std::uint64_t turn) {
+  enqueue([this, turns = std::move(turns), turn] {
+    if (stop_.failure != nullptr) return;
+    await_other(turns->parking, [&] { return turns->reached(turn); });
+    const std::lock_guard lock(turns->mutex);
+    if (turns->stop.failure != nullptr) stop_as(turns->stop);
+  });
+}
+
+template <class Reached>
+void HostStream::Impl::await_other(base::Parking& parking, Reached reached) {
+  const auto ready = [&] { return reached() || ending(); };
+  parked_at(&parking);
+  base::Limit limit(timeout_);
+  while (!base::wait_until(parking, ready, limit.next()) && !limit.over()) {
+  }
+  parked_at(nullptr);
+  if (reached()) return;
+  const char* const why = ending() ? "it was destroyed while it waited for an event" : "waited too long for an event";
+  throw Error(ending() ? Code::aborted : Code::timeout, -1, -1, 0, 0, name_ + ": " + why);
+}
+
+void HostStream::Impl::stop_as(const Stop& other) noexcept {
+  failed_.store(true, std::memory_order_release);
+  stop_ = {other.failure, other.why, nullptr};
 }
 
 }  // namespace sluice

@@ -33,4 +33,9 @@ SLUICE_KERNEL sluice_wait(InArgs args) { kernel::wait(kernel::Block(), args); }
 
 SLUICE_KERNEL sluice_release(InArgs args) { kernel::release(kernel::Block(), args); }
 
+SLUICE_KERNEL sluice_reduce(ReduceArgs args) {
+  const kernel::Grid grid;
+  kernel::reduce(kernel::Block(), args, grid.x(), grid.size_x());
+}
+
 }  // namespace sluice::device

@@ -8,9 +8,12 @@
 #pragma once
 
 #include <sluice/device.hpp>
+#include <sluice/ops.hpp>
 
 #include <cstddef>
 #include <cstdint>
+
+#include "device/arithmetic.hpp"
 
 namespace sluice::device {
 
@@ -68,6 +71,22 @@ struct Ends {
 
 using OutArgs = Ends<kernel::Out>;
 using InArgs = Ends<kernel::In>;
+
+/// Numbers for a reduction. Any number of blocks.
+struct ReduceArgs {
+  enum class What : std::uint8_t {
+    combine,  ///< to = first op second, number by number; `to` may be one of the two
+    widen,    ///< float16 or bfloat16 to float32
+    narrow    ///< the reverse
+  };
+  std::byte* to;
+  const std::byte* first;
+  const std::byte* second;
+  std::uint64_t count;
+  What what;
+  Op op;
+  Number number;  ///< for `combine`: not of 16 bits
+};
 
 }  // namespace sluice::device
 
@@ -199,6 +218,64 @@ SLUICE_DEVICE void release(const Block& block, const device::InArgs& args) {
     give_back(in);
     count_eager(*in.releases, args.eager);
   });
+}
+
+/// The threads of all blocks of a grid.
+template <class Block>
+struct AllThreads {
+  std::uint64_t block;
+  std::uint64_t blocks;
+  Block in_block;
+  SLUICE_DEVICE std::uint64_t index() const { return block * in_block.size() + in_block.index(); }
+  SLUICE_DEVICE std::uint64_t size() const { return blocks * in_block.size(); }
+};
+
+SLUICE_DEVICE bool aligned(const std::byte* at, std::uint64_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(at) % bytes == 0;
+}
+
+template <class Convert>
+SLUICE_DEVICE void convert(const auto& threads, const device::ReduceArgs& args, Convert one) {
+  if (aligned(args.to, sizeof(typename Convert::To)) && aligned(args.first, sizeof(typename Convert::From)))
+    return convert_numbers<true>(threads, args.to, args.first, args.count, one);
+  convert_numbers<false>(threads, args.to, args.first, args.count, one);
+}
+
+template <class T>
+SLUICE_DEVICE void combine(const auto& threads, const device::ReduceArgs& args) {
+  const auto one = [op = args.op](T first, T second) {
+    T result{};
+    with_operation<T>(op, [&](auto operation) { result = operation(first, second); });
+    return result;
+  };
+  if (aligned(args.to, sizeof(T)) && aligned(args.first, sizeof(T)) && aligned(args.second, sizeof(T)))
+    return combine_numbers<T, true>(threads, args.to, args.first, args.second, args.count, one);
+  combine_numbers<T, false>(threads, args.to, args.first, args.second, args.count, one);
+}
+
+SLUICE_DEVICE void combine_any(const auto& threads, const device::ReduceArgs& args) {
+  switch (args.number) {
+    case Number::int32: return combine<std::int32_t>(threads, args);
+    case Number::uint32: return combine<std::uint32_t>(threads, args);
+    case Number::int64: return combine<std::int64_t>(threads, args);
+    case Number::uint64: return combine<std::uint64_t>(threads, args);
+    case Number::float64: return combine<double>(threads, args);
+    default: return combine<float>(threads, args);
+  }
+}
+
+/// The share of block `which` of `blocks`.
+template <class Block>
+SLUICE_DEVICE void reduce(const Block& block, const device::ReduceArgs& args, std::uint32_t which,
+                          std::uint32_t blocks) {
+  using What = device::ReduceArgs::What;
+  const AllThreads<Block> threads{which, blocks, block};
+  const bool half = args.number == Number::float16;
+  if (args.what == What::combine) return combine_any(threads, args);
+  if (args.what == What::widen && half) return convert(threads, args, Widen<Number::float16>());
+  if (args.what == What::widen) return convert(threads, args, Widen<Number::bfloat16>());
+  if (half) return convert(threads, args, Narrowed<Number::float16>());
+  convert(threads, args, Narrowed<Number::bfloat16>());
 }
 
 }  // namespace sluice::kernel

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <mutex>
 
@@ -134,17 +135,29 @@ void reach_for_ever(Driver& driver, void* page, std::size_t bytes) {
 
 bool any_in_parts() noexcept { return g_book->in_parts.load(std::memory_order_relaxed); }
 
+namespace {
+
+/// Returns the distances from `data` at which pieces begin.
+std::vector<std::size_t> cuts_inside(const void* data, std::size_t bytes) {
+  const auto first = reinterpret_cast<std::uintptr_t>(data);
+  std::vector<std::size_t> cuts;
+  const std::lock_guard lock(g_book->mutex);
+  for (const auto& [key, given] : g_book->given) {
+    if (key.second > first && key.second < first + bytes) cuts.push_back(key.second - first);
+  }
+  return cuts;
+}
+
+}  // namespace
+
 void for_each_given_part(const void* to, const void* from, std::size_t bytes,
                          const std::function<void(std::size_t, std::size_t)>& part) {
-  const std::lock_guard lock(g_book->mutex);
-  std::vector<std::size_t> cuts{bytes};
-  for (const void* const side : {to, from}) {
-    const auto first = reinterpret_cast<std::uintptr_t>(side);
-    for (const auto& [key, given] : g_book->given) {
-      if (key.second > first && key.second < first + bytes) cuts.push_back(key.second - first);
-    }
-  }
+  std::vector<std::size_t> cuts = cuts_inside(to, bytes);
+  std::ranges::copy(cuts_inside(from, bytes), std::back_inserter(cuts));
+  cuts.push_back(bytes);
   std::sort(cuts.begin(), cuts.end());
+  // Without the lock: a copy between hosts may block until its stream comes to it, and other ranks map memory
+  // meanwhile. The pieces stay, since they have owners.
   std::size_t at = 0;
   for (const std::size_t cut : cuts) {
     if (cut > at) part(at, cut - at);

@@ -2,7 +2,6 @@
 #include "device/retire.hpp"
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -16,6 +15,7 @@ struct Retired {
   std::vector<const StreamUser*> users;
   std::vector<std::function<void()>> waiting;
   std::recursive_mutex reaping;  // in order: drivers give pages up before they are unmapped
+  std::shared_mutex giving;
 };
 
 base::OnePerProcess<Retired> g_retired;
@@ -37,6 +37,8 @@ bool any_parked() {
   return std::ranges::any_of(g_retired->users, &StreamUser::may_be_parked);
 }
 
+std::shared_lock<std::shared_mutex> giving_work() { return std::shared_lock(g_retired->giving); }
+
 void retire(std::function<void()> free) {
   {
     const std::lock_guard lock(g_retired->mutex);
@@ -48,6 +50,9 @@ void retire(std::function<void()> free) {
 void reap() {
   const std::lock_guard one_at_a_time(g_retired->reaping);
   std::vector<std::function<void()>> due;
+  // Does not wait: the thread that gives work may wait for this one.
+  const std::unique_lock nobody_gives(g_retired->giving, std::try_to_lock);
+  if (!nobody_gives) return;
   {
     const std::lock_guard lock(g_retired->mutex);
     if (g_retired->waiting.empty() || any_parked()) return;

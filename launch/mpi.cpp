@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Contexts on an MPI communicator, and MPI as a way to start. MPI carries the name of the job and the addresses of its
 // ranks; all other messages go through Sluice's own sockets.
+#include "backends/mpi/over_mpi.hpp"
 #include "base/env.hpp"
 #include "base/fd.hpp"
 #include "base/fork.hpp"
 #include "base/network.hpp"
 #include "base/process.hpp"
+#include "base/text.hpp"
 #include "launch/start.hpp"
 #include "peers/bootstrap.hpp"
 #include "runtime/context.hpp"
@@ -107,6 +109,18 @@ Place find_place(MPI_Comm communicator, const base::Env& env) {
   return place;
 }
 
+/// The backend of that name calls MPI from Sluice's own thread, and needs a communicator for it.
+bool names_mpi(const base::Env& env, const Options& options) {
+  const auto words = base::words_of(options.backends.empty() ? env.backends : options.backends);
+  return std::ranges::find(words, "mpi") != words.end();
+}
+
+Context open_on(MPI_Comm communicator, const base::Env& env, const Options& options) {
+  Place place = find_place(communicator, env);
+  const backends::mpi::ForNextContext messages(communicator, names_mpi(env, options));
+  return open_context(std::move(place), env, options);
+}
+
 /// MPI_Finalize would wait for ever for a rank that hangs because this one has failed. Without MPI_Finalize the
 /// launcher ends all ranks at once, before they can report which peer they lost. So a rank that failed gives the others
 /// the time that sluice-run gives, and then ends the job.
@@ -144,7 +158,7 @@ sluice::Context sluice::mpi::context(MPI_Comm communicator, const Options& optio
     if (!runtime::mpi_runs())
       runtime::fail(Code::misuse, -1, "mpi::context needs an MPI that is initialised and not yet finalised");
     const base::Env env = runtime::settings(options);
-    return runtime::open_context(runtime::find_place(communicator, env), env, options);
+    return runtime::open_on(communicator, env, options);
   } catch (const std::invalid_argument& error) {
     runtime::fail(Code::bad_argument, -1, error.what());
   } catch (const std::system_error& error) {
@@ -160,11 +174,12 @@ extern "C" SLUICE_EXPORT sluice::runtime::Outcome sluice_mpi_starter(const sluic
   MPI_Comm farewell = MPI_COMM_NULL;  // null: the program has initialised MPI, and finalises it
   if (ask(MPI_Initialized) == 0) {
     auto [argc, argv] = std::pair(start.argc, start.argv);
-    int provided = 0;  // Sluice calls MPI from this thread alone
-    check(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided));
+    int provided = 0;  // without the backend, Sluice calls MPI from this thread alone
+    const int level = names_mpi(start.env, start.options) ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED;
+    check(MPI_Init_thread(&argc, &argv, level, &provided));
     check(MPI_Comm_dup(MPI_COMM_WORLD, &farewell));
   }
-  const auto open = [&] { return open_context(find_place(MPI_COMM_WORLD, start.env), start.env, start.options); };
+  const auto open = [&] { return open_on(MPI_COMM_WORLD, start.env, start.options); };
   const std::string why = missing_ranks(launcher);
   const Outcome outcome =
       why.empty() ? run_rank(ask(MPI_Comm_rank, MPI_COMM_WORLD), open, start.body) : Outcome::failed;

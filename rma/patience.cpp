@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rma/patience.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <thread>
 
@@ -35,10 +33,6 @@ void Patrol::look() {
 
 namespace {
 
-// As base::spin_then_yield, but with pauses that grow: each look at a peer's word takes its cache line away.
-constexpr int kSpins = 24;
-constexpr int kSpinsOfEachLength = 8;
-
 /// How long a wait sleeps that has lasted for so long: no more than an eighth of it is lost.
 base::Clock::duration nap_after(base::Clock::duration lasted) {
   return std::clamp<base::Clock::duration>(lasted / 8, std::chrono::microseconds(50), std::chrono::milliseconds(1));
@@ -47,16 +41,10 @@ base::Clock::duration nap_after(base::Clock::duration lasted) {
 }  // namespace
 
 void Patience::rest() {
-  if (rests_ < kSpins) {
-    if (rests_ == 0 && limit_.over()) return nap();
-    for (int i = 0; i < 1 << rests_ / kSpinsOfEachLength; ++i) base::pause();
-    ++rests_;
-    return;
-  }
-  if (rests_++ == kSpins) began_ = last_look_ = base::Clock::now();
-  if (base::Clock::now() - began_ < base::kYielding && !limit_.over()) {
-    sched_yield();
-    return;
+  if (yields_ && !limit_.over()) {
+    yields_ = rest_.spin_or_yield(base::kYielding);
+    if (yields_) return;
+    last_look_ = base::Clock::now();
   }
   nap();
 }
@@ -68,9 +56,9 @@ void Patience::nap() {
     last_look_ = now;
     links_.patrol.check_job();
     links_.peers.check_alive(suspect_);
-    if (now - began_ >= Patrol::kBegin) links_.patrol.look();
+    if (rest_.lasted() >= Patrol::kBegin) links_.patrol.look();
   }
-  std::this_thread::sleep_until(std::min(limit_.next(), now + nap_after(now - began_)));
+  std::this_thread::sleep_until(std::min(limit_.next(), now + nap_after(rest_.lasted())));
 }
 
 }  // namespace sluice::rma

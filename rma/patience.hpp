@@ -7,6 +7,7 @@
 
 #include "base/limit.hpp"
 #include "rma/group.hpp"
+#include "rma/rest.hpp"
 
 namespace sluice::rma {
 
@@ -71,8 +72,8 @@ class Patience {
   base::Limit& limit_;
   Rank suspect_;
   const char* what_;
-  int rests_ = 0;
-  base::Clock::time_point began_;
+  Rest rest_{0};
+  bool yields_ = true;
   base::Clock::time_point last_look_;
 };
 

@@ -10,15 +10,14 @@
 #include "base/log.hpp"
 #include "base/races.hpp"
 #include "base/threads.hpp"
+#include "runtime/cores.hpp"
 #include "runtime/line.hpp"
-#include "runtime/receiver.hpp"
-#include "runtime/sender.hpp"
 
 namespace sluice::runtime {
 namespace {
 
-using backends::Request;
 using detail::ChannelAccess;
+using detail::core_of;
 
 template <class Handle, class Core>
 Handle open(AgentLine::Side side, const std::shared_ptr<const Services>& services, const Opening& of, ChannelKey key) {
@@ -30,10 +29,10 @@ Handle open(AgentLine::Side side, const std::shared_ptr<const Services>& service
                                  line_opening(services, of, std::move(key), AgentLine::kDepth, AgentLine::kSlot));
 }
 
-ReceiverCore& core_of(const Receiver& receiver) { return static_cast<ReceiverCore&>(*ChannelAccess::end(receiver)); }
-
 /// Bytes follow the message: those of a put, or numbers.
-bool has_bytes(Request::Kind kind) noexcept { return kind == Request::Kind::put || kind == Request::Kind::accumulate; }
+bool has_bytes(backends::Request::Kind kind) noexcept {
+  return kind == backends::Request::Kind::put || kind == backends::Request::Kind::accumulate;
+}
 
 /// Bytes of the window that the request changes.
 std::size_t bytes_of(const AgentLine::Message& message) noexcept {
@@ -63,7 +62,7 @@ bool AgentClient::await(device::Lane lane, const device::Wait& wait) {
   return !target_.failed();
 }
 
-void AgentClient::send(device::Lane lane, std::uint64_t epoch, const Request& request) {
+void AgentClient::send(device::Lane lane, std::uint64_t epoch, const backends::Request& request) {
   const bool both =
       await(lane, replies().wait_for_peer(epoch)) && await(lane, ChannelAccess::end(line_.out)->wait_for_peer(epoch));
   if (!both) return;
@@ -77,7 +76,7 @@ void AgentClient::send(device::Lane lane, std::uint64_t epoch, const Request& re
     message.offset = request.offset + at;
     message.bytes = part.size();
     at += part.size();
-    message.counter = at == request.local.size() ? request.counter : Request::kNone;
+    message.counter = at == request.local.size() ? request.counter : backends::Request::kNone;
     send(lane, epoch, message, part, nullptr);
   } while (at < request.local.size() && !target_.failed());
 }
@@ -229,7 +228,7 @@ void Agent::carry_out(Served& one, const Slice& slot) {
     if (has_bytes(message.kind)) local = {slot.data() + sizeof message, bytes};
     std::byte* const there = one.memory.data() + message.offset;
     const base::races::Unseen ordered_elsewhere;  // by the reply, and what the target then sends to the owner
-    if (message.kind != Request::Kind::put) {
+    if (message.kind != backends::Request::Kind::put) {
       backends::change(
           there, {message.kind, message.offset, local, message.operand, message.compare, message.op, message.number});
     } else if (bytes != 0) {

@@ -22,6 +22,14 @@ Batch SenderCore::acquire(Stream stream, std::size_t count) {
   return batch(first, count, stream.kind(), false);
 }
 
+void SenderCore::await_sent(Stream stream) {
+  check();
+  const auto await_all = [&] { acquire_on(stream, epoch() + 1, epoch() + depth()); };
+  if (bound_to(stream)) return await_all();
+  const Use use(*this, stream, runtime::Verb::acquire, __builtin_return_address(0));
+  await_all();
+}
+
 void SenderCore::put_all(Stream stream, std::size_t count) {
   check_count(count);
   if (count == 0) return check();

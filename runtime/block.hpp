@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "backends/transport.hpp"
@@ -21,6 +22,16 @@ struct Block : std::enable_shared_from_this<Block> {
   std::shared_ptr<const void> world;  ///< the transports that pinned it; outlives the pins
   std::vector<std::shared_ptr<const void>> pins;
   Rank rank = -1;
+
+  /// Lets streams of the driver's GPUs use the memory as long as this lives. Any thread. @throws device::GpuError
+  void reach_from(device::Driver& driver) const {
+    const std::lock_guard lock(mutex_);
+    if (reached_.empty()) reached_ = device::reach(driver, extent);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable device::Reached reached_;  // the user's memory of the host; for other memory nothing is kept here
 };
 
 struct SliceAccess {

@@ -215,6 +215,8 @@ class ChannelEnd : public EndInfo,
   /// True for an end that keeps work of `other` from running, on a stream that both are used on: a host stream sleeps
   /// in its wait, or a GPU's stream has work of it. With the registry's mutex.
   bool holds_up(const ChannelEnd& other) const noexcept;
+  /// For `holds_up`: it is used on this stream. By its own thread.
+  void remember(Stream stream);
   /// Its user has closed it, or begun to.
   bool closed_here() const noexcept { return bound_ == kClosed; }
   /// The stream is the one that the channel was used with last, in this process: a verb may begin.
@@ -566,7 +568,6 @@ class ChannelEnd : public EndInfo,
   /// Called if the peer has died after it had closed. Returns whether all of its writes have arrived.
   bool complete_without(const Final& final);
   [[gnu::cold]] void await_connected_slowly(device::Lane lane, std::uint64_t epoch) noexcept;
-  void remember(Stream stream);
   [[gnu::cold]] void fail_for(const HostStream::Impl& stream) noexcept;
   base::Clock::time_point next_warning() const noexcept;
   void warn(Warning& warning) const;

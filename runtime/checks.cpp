@@ -199,6 +199,7 @@ void Watched::begin(std::weak_ptr<ChannelEnd> owner) {
     KnownEnds ends;
     for (const Watched* const one : ends.all()) {
       if (info_.sends() || one->info_.sends() || !one->overlaps(begin_, begin_ + bytes_)) continue;
+      if (info_.opening.options.shared_memory && one->info_.opening.options.shared_memory) continue;
       other = one->info_.direction();
       other_opened = one->opened_;
     }

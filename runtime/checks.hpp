@@ -152,7 +152,8 @@ class Watched {
   ~Watched();
 
   /// Registers the slots. `owner` is locked when a released slot is used.
-  /// @throws Error{Code::misuse} if the target slots of another receiver overlap these
+  /// @throws Error{Code::misuse} if the target slots of another receiver overlap these, unless both share
+  /// their memory
   void begin(std::weak_ptr<ChannelEnd> owner);
   void end() noexcept;
 

@@ -54,10 +54,8 @@ bool passes_in_time(Stream stream, Timeout timeout) {
     const std::unique_ptr<std::shared_ptr<base::Word>> owned(static_cast<std::shared_ptr<base::Word>*>(word));
     (*owned)->value.store(1, std::memory_order_release);
   };
-  device::GpuCall call(stream);
-  call.call(raise, reaches.get());
+  device::on_gpu(device::GpuCall(stream), [&](device::Lane lane) { lane.gpu->call(raise, reaches.get()); });
   static_cast<void>(reaches.release());
-  call.issue();
   base::Parking nobody_wakes;
   nobody_wakes.silence();
   base::Limit limit(timeout);
@@ -72,7 +70,9 @@ void synchronize_gpu(Stream stream, Rank rank, Timeout timeout) {
   try {
     if (timeout != kForever && !passes_in_time(stream, timeout))
       throw Error(Code::timeout, rank, -1, 0, 0, "the GPU's stream has not passed what it was given before");
-    device::driver(stream.kind())->synchronize(stream.handle());
+    device::Driver& driver = *device::driver(stream.kind());
+    const device::OnDevice current(driver, driver.device_of(stream.handle()));
+    driver.synchronize(stream.handle());
   } catch (const device::GpuError& reason) {
     throw Error(Code::transport, rank, -1, 0, 0, reason.what());
   }
@@ -155,7 +155,7 @@ struct detail::ContextAccess {
     services->registry.open(*core);
     return ChannelAccess::make<Handle>(std::move(core));
   }
-  static Context::Impl& of(Context& context) { return context.in(); }
+  static Context::Impl& of(const Context& context) { return context.in(); }
   static Window open_window(Context::Impl& in, std::string_view name, Slice memory, std::uint32_t counters) {
     memory = SliceAccess::own(std::move(memory));
     if (const std::string why = runtime::why_no_window(memory); !why.empty()) throw in.bad(why);
@@ -365,6 +365,10 @@ void Context::check() { in().world->services()->failures.check(); }
 void Context::abort(std::string_view why) { in().world->abort(std::string(why)); }
 
 namespace runtime {
+
+bool maps_on_host(const Context& context) {
+  return ContextAccess::of(context).world->services()->maps_on_host != backends::Transport::Maps::nothing;
+}
 
 Context open_context(Place place, const base::Env& env, const Options& options) {
   return ContextAccess::make(World::open(std::move(place), env, options));

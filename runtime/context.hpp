@@ -13,6 +13,10 @@ namespace sluice::runtime {
 /// std::system_error
 [[gnu::visibility("default")]] Context open_context(Place place, const base::Env& env, const Options& options);
 
+/// True if ranks of one host move bytes by mapped memory, with the backends of this context; else by a network.
+/// @throws Error{Code::misuse} if the handle is empty
+bool maps_on_host(const Context& context);
+
 /// After the body: what is still open counts as lost to the peers.
 void end_context(Context& context, bool failed) noexcept;
 

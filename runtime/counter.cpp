@@ -33,6 +33,13 @@ std::uint64_t CounterEnd::word_for(std::uint64_t count) const {
   throw error(Code::bad_argument, epoch() + 1, "a count of " + std::to_string(count) + " is never reached");
 }
 
+std::uint64_t CounterEnd::word_after(std::uint64_t count) const {
+  const std::uint64_t now = raised();
+  check();
+  if (count < base::kPoison - now) return now + count;
+  throw error(Code::bad_argument, epoch() + 1, "a count of " + std::to_string(count) + " is never reached");
+}
+
 void CounterEnd::wait(Stream stream, std::uint64_t count) {
   const std::uint64_t at_least = word_for(count);
   const std::uint64_t epoch = begin();

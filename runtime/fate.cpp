@@ -7,12 +7,15 @@ namespace sluice::runtime {
 
 void SharedFate::join(const std::shared_ptr<SharedFate>& fate, ChannelEnd& end) {
   end.share(fate);
-  {
-    const auto locked = fate->lock();
-    fate->ends_.push_back(&end);
-    if (fate->first_ != nullptr && end.begin_to_fail(fate->first_)) end.release_failed(fate->what_, true);
-  }
+  fate->rejoin(end);
   if (end.failure() != nullptr) fate->catch_up(end);
+}
+
+void SharedFate::rejoin(ChannelEnd& end) noexcept {
+  const auto locked = lock();
+  std::erase(ends_, &end);  // it may not have left
+  ends_.push_back(&end);
+  if (first_ != nullptr && end.begin_to_fail(first_)) end.release_failed(what_, true);
 }
 
 void SharedFate::leave(const ChannelEnd& end) noexcept {

@@ -24,6 +24,8 @@ class SharedFate {
   static void join(const std::shared_ptr<SharedFate>& fate, ChannelEnd& end);
   /// Before it closes, and by its destructor.
   void leave(const ChannelEnd& end) noexcept;
+  /// For an end that has left, and could not be closed: it fails with the others again.
+  void rejoin(ChannelEnd& end) noexcept;
   /// Fails one of the ends, and so all; nothing if there are none.
   void fail(Code code, const std::string& what) noexcept;
 

@@ -34,11 +34,13 @@ struct ChannelAccess {
     return Handle(std::move(end));
   }
   static Window make_window(std::shared_ptr<runtime::WindowCore> core) { return Window(std::move(core)); }
+  static const std::shared_ptr<runtime::WindowCore>& core(const Window& window) { return window.core_; }
   static const std::shared_ptr<runtime::ChannelEnd>& end(const ChannelHandle& channel) { return channel.end_; }
 };
 
 struct PlanAccess {
   static Plan make(std::shared_ptr<PlanCore> core) { return Plan(std::move(core)); }
+  static const std::shared_ptr<PlanCore>& core(const Plan& plan) { return plan.core_; }
 };
 
 }  // namespace sluice::detail

@@ -5,20 +5,18 @@
 #include <cstring>
 #include <span>
 
+#include "runtime/cores.hpp"
 #include "runtime/line.hpp"
-#include "runtime/receiver.hpp"
-#include "runtime/sender.hpp"
 
 namespace sluice::runtime {
 namespace {
 
 using detail::ChannelAccess;
+using detail::core_of;
 using detail::ReceiverCore;
 using detail::SenderCore;
 
 constexpr std::string_view kOfNotices = "@notices:";
-
-ReceiverCore& core_of(const Receiver& receiver) { return static_cast<ReceiverCore&>(*ChannelAccess::end(receiver)); }
 
 bool matches(Rank given, Rank wanted) { return wanted == kAnySource || given == wanted; }
 
@@ -36,16 +34,36 @@ NoticeSender::NoticeSender(ChannelEnd& target, const Opening& of, const std::str
                                               {of.key.world_peer, scope_of_notices(scope), of.key.tag, Role::sender},
                                               NoticeRecord::kDepth, sizeof(NoticeRecord)))) {}
 
-void NoticeSender::send(device::Lane lane, const NoticeRecord& record) {
+template <class Work>
+void NoticeSender::as_target(Work work) const {
   auto& core = static_cast<SenderCore&>(*ChannelAccess::end(out_));
   try {
-    std::memcpy(out_.acquire({}).data(), &record, sizeof record);
-    core.put_on(lane);
-    core.check();
+    work(core);
   } catch (const Error& reason) {
     if (reason.code() != Code::misuse) throw;
     throw core.error(Code::closed, 0, "the owner has closed the window, and takes no more notices");
   }
+}
+
+void NoticeSender::send(device::Lane lane, const NoticeRecord& record) {
+  as_target([&](SenderCore& core) {
+    std::byte* const slot = lane.gpu == nullptr ? out_.acquire({}).data() : core.free_slot(lane);
+    core.check();  // a put that has not run may read a slot that did not become free
+    std::memcpy(slot, &record, sizeof record);
+    core.put_on(lane);
+    core.check();
+  });
+}
+
+void NoticeSender::use_on(Stream stream) {
+  as_target([&](SenderCore& core) {
+    if (!core.bound_to(stream)) core.bind_slowly(stream);
+    core.check();
+  });
+}
+
+void NoticeSender::check() const {
+  as_target([](const SenderCore& core) { core.check(); });
 }
 
 ChannelEnd& NoticeEnd::admit(const Opening& of, const ChannelKey& key) {

@@ -39,8 +39,16 @@ class NoticeSender {
   NoticeSender(ChannelEnd& target, const Opening& of, const std::string& scope);
   /// The stream waits for the credit. @throws Error of the line
   void send(device::Lane lane, const NoticeRecord& record);
+  /// Before it is used on the stream of a GPU. @throws Error
+  void use_on(Stream stream);
+  /// @throws Error if the line has failed
+  void check() const;
 
  private:
+  /// Calls `work(core)`, with the errors of the target.
+  template <class Work>
+  void as_target(Work work) const;
+
   Sender out_;
 };
 

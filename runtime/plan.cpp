@@ -212,13 +212,16 @@ void PlanCore::check_stream(Stream stream) {
                  std::to_string(gpu_));
   }
   update_capture(now.capture);
+  if (remembered_ == stream) return;
+  for (auto* end : ends_) end->remember(stream);
+  remembered_ = stream;
 }
 
 device::StreamState PlanCore::state_of(Stream stream) {
   try {
     return device::driver(stream.kind())->look_at(stream.handle());
   } catch (const device::InvalidCapture& reason) {
-    if (std::exchange(capture_, 0) != 0) counts_ = at_capture_;  // there will be no graph
+    leave_capture();  // there will be no graph
     throw misuse(reason.what());
   } catch (const device::GpuError& reason) {
     throw misuse(reason.what());

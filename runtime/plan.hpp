@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/checks.hpp"
@@ -36,6 +37,13 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
   void start(Stream stream);
   void wait(Stream stream);
   void release(Stream stream);
+  /// Begins the capture that the stream is in, as the first verb of it does. @throws Error as verbs do
+  void join_capture(Stream stream) { check_stream(stream); }
+  /// The capture that was joined last counts for nothing: its graph is never launched, or leaves all slots as they
+  /// were.
+  void leave_capture() noexcept {
+    if (std::exchange(capture_, 0) != 0) counts_ = at_capture_;
+  }
   /// A call of the program, which the checks see; without them nothing.
   class Use {
    public:
@@ -142,8 +150,9 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
   const std::unique_ptr<PlanChecks> checks_;  // null without SLUICE_CHECK
   Rank rank_;
   bool committed_ = false;
-  Stream stream_;  // of this kind
-  int gpu_ = 0;    // and of this GPU, if it is a GPU's
+  Stream stream_;                                // of this kind
+  Stream remembered_ = Stream::program_order();  // the last one of a GPU that the ends know
+  int gpu_ = 0;                                  // and of this GPU, if it is a GPU's
   std::vector<PlanOut> out_;
   std::vector<PlanIn> in_;
   std::vector<runtime::ChannelEnd*> ends_;  // of both

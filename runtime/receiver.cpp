@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "runtime/handles.hpp"
 #include "runtime/receiver.hpp"
@@ -166,6 +167,14 @@ void ReceiverCore::release(Stream stream) {
       [this, stream] { release_refused(stream); });
 }
 
+void ReceiverCore::release_in(device::Lane lane) {
+  check();
+  if (gpu_use() != nullptr) misuse(epoch(), "the receiver is used with streams of a GPU, which release what they read");
+  const std::uint64_t epoch = begin_release();
+  announce(epoch, {});
+  give_back(lane, epoch);
+}
+
 void ReceiverCore::waits_refused(Stream stream, std::uint64_t count) noexcept {
   given_waits_ = epoch() - refused_waits_ - waited_by_host_;
   if (!gpu_use()->raise_behind(stream, waited_.word, given_waits_)) refused_waits_ += count;
@@ -190,18 +199,19 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
 }
 
 bool ReceiverCore::await_by_host(std::uint64_t next, Timeout timeout) {
-  base::Limit limit(timeout);
-  if (warning_.epoch != next && timeout > Timeout::zero()) warning_ = new_warning(next, "waits");
-  if (timeout > Timeout::zero()) warning_.note.sleeps_again();
+  std::optional<base::Limit> limit;  // one look reads no clock
+  if (timeout > Timeout::zero()) limit.emplace(timeout);
+  if (warning_.epoch != next && limit) warning_ = new_warning(next, "waits");
+  if (limit) warning_.note.sleeps_again();
   const auto in_time = [&](base::Parking& parking, auto here) {
     const auto over = [&] { return here() || failed() || all_taken(); };
-    if (timeout == Timeout::zero()) return look(over);
+    if (!limit) return look(over);
     const auto ready = [&] {
       if (over()) return true;
       if (visible_ == nullptr) assist(next);  // else the engine's thread may be copying out what has landed
       return false;
     };
-    return await_in_host(parking, ready, limit, warning_);
+    return await_in_host(parking, ready, *limit, warning_);
   };
   bool came = in_time(*word_.parking, [&] { return landed(next); });
   if (came && visible_ != nullptr && landed(next)) {

@@ -37,6 +37,10 @@ class ReceiverCore final : public runtime::ChannelEnd {
   bool has_landed(std::uint64_t epoch) const noexcept { return landed(epoch); }
   /// The peer has closed, and every epoch that it announced was waited for.
   bool all_taken() const noexcept;
+  /// Other ends have the same memory, and puts are parts of it. The caller reports to ThreadSanitizer what arrives.
+  void lands_in_parts() noexcept { in_parts_ = true; }
+  /// As `release`, in the lane that runs now, whichever stream the end is used on otherwise.
+  void release_in(device::Lane lane);
   /// Adds the places where threads sleep for what `may_take` looks at.
   void add_places(std::vector<base::Parking*>& places) const;
   /// Returns all that kernels need to wait and release; none if they cannot. They raise `fault` on misuse. Once
@@ -155,7 +159,7 @@ class ReceiverCore final : public runtime::ChannelEnd {
   /// only this thread has done.
   void tell_of_arrival(std::uint64_t epoch) noexcept {
     if constexpr (base::races::kOn) {
-      if (failed() || slot_bytes == 0 || slots.memory.driver != nullptr) return;
+      if (failed() || in_parts_ || slot_bytes == 0 || slots.memory.driver != nullptr) return;
       if (!lands_in_target()) return base::races::arrival_writes(slots.at(epoch), slot_bytes);
       races_.arrives(slots.index(epoch), slots.at(epoch), slot_bytes, word_.word);
     }
@@ -165,6 +169,7 @@ class ReceiverCore final : public runtime::ChannelEnd {
            waited_by_host_.load(std::memory_order_acquire);
   }
 
+  bool in_parts_ = false;
   std::uint64_t signal_seen_ = 0;  // by the stream: another load of the word would take its line from the peer's cache
   base::Progress& waited_ = base::take_progress();  // waits that streams have completed
   std::atomic<std::uint64_t> refused_waits_{0};     // by a GPU's driver

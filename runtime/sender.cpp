@@ -2,6 +2,8 @@
 // The life of a put begins here: see `SenderCore::put`.
 #include <sluice/channel.hpp>
 
+#include <algorithm>
+
 #include "runtime/handles.hpp"
 #include "runtime/sender.hpp"
 
@@ -123,15 +125,29 @@ void SenderCore::await_credit_slowly(device::Lane lane, std::uint64_t epoch) {
   (void)look_for_credit(epoch - depth);
 }
 
+base::Clock::duration SenderCore::waited(const device::Wait& wait, base::Clock::duration so_far, Timeout limit,
+                                         base::WaitNote& note) noexcept {
+  // The engine calls this for waits of a GPU's stream, which have no word here.
+  if (wait.word != word_.word || credit_limit_ == nullptr) return ChannelEnd::waited(wait, so_far, limit, note);
+  const base::Clock::duration within = credit_limit_->within;
+  if (so_far < within) return std::min(ChannelEnd::waited(wait, so_far, limit, note), within - so_far);
+  if (!base::reached(*wait.word, wait.at_least)) fail_without_credit(wait.epoch);
+  return base::Clock::duration::zero();
+}
+
+void SenderCore::fail_without_credit(std::uint64_t epoch) noexcept {
+  const std::string what = credit_limit_->mistake(epoch);
+  const Error mistake(Code::misuse, opening.rank, opening.peer, credit_limit_->tag, epoch, what);
+  record(std::make_shared<device::Failure>(mistake, services().failures.cause_of(Code::misuse, what, opening)), what,
+         true);
+}
+
 bool SenderCore::credited() {
   check_free();
   check();
   const std::uint64_t next = epoch() + 1;
   const auto closed = [&] { return next > limit_.load(std::memory_order_acquire); };
-  const bool is = look([&] {
-    const std::uint64_t depth = peer_depth_.load(std::memory_order_acquire);
-    return failed() || closed() || (connected() && (next <= depth || base::reached(*word_.word, next - depth)));
-  });
+  const bool is = look([&] { return may_put(); });
   check();
   if (closed()) refuse(next);
   return is;

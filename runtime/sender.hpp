@@ -1,10 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
 #include "runtime/channel.hpp"
 #include "runtime/engine.hpp"
 
 namespace sluice::detail {
+
+/// A put of a host that waits longer for its credit is a mistake of the program.
+struct CreditLimit {
+  Timeout within;                                           ///< from when the stream reaches the put
+  Tag tag = 0;                                              ///< of the error
+  std::function<std::string(std::uint64_t epoch)> mistake;  ///< text of the error
+};
 
 class SenderCore final : public runtime::ChannelEnd {
  public:
@@ -21,12 +34,34 @@ class SenderCore final : public runtime::ChannelEnd {
     await_credit(lane, epoch);
     enqueue(lane, epoch, whole());
   }
+  /// The source slot of the next such put, on the lane of a GPU's stream. Blocks the host until the stream has put what
+  /// is there.
+  std::byte* free_slot(device::Lane lane) {
+    const std::uint64_t next = epoch() + 1;
+    if (next > depth() && !base::reached(done, next - depth())) await_room(lane, next - depth());
+    return slots.at(next);
+  }
   Batch acquire(Stream stream, std::size_t count);
   void put_all(Stream stream, std::size_t count);
+  /// Later work on `stream` runs only when every enqueued put has been sent. Unlike an acquire it needs no next put,
+  /// which a peer that has closed would refuse. It binds the end to the stream.
+  void await_sent(Stream stream);
+  /// True if the next put is refused: this end has failed, or the peer has closed and will not credit it.
+  bool refuses_next() const noexcept { return epoch() + 1 > limit_.load(std::memory_order_acquire); }
   /// With checks, an acquire that need not wait has its place in the order of verbs, too.
   void order_acquire(Stream stream, std::size_t count = 1);
   void drain(std::optional<Timeout> timeout);
   bool credited();
+  // For a host that waits for several ends.
+  /// The next `count` puts do not wait for the peer, or are refused.
+  bool may_put(std::uint64_t count = 1) const noexcept {
+    const std::uint64_t last = epoch() + count;
+    if (failed() || last > limit_.load(std::memory_order_acquire)) return true;
+    const std::uint64_t depth = peer_depth_.load(std::memory_order_acquire);
+    return connected() && (last <= depth || base::reached(*word_.word, last - depth));
+  }
+  /// Adds the places where threads sleep for what `may_put` looks at.
+  void add_places(std::vector<base::Parking*>& places) const { places.push_back(word_.parking); }
   // Not `whole_epoch`: an instruction less.
   backends::Range whole() const noexcept { return {0, slot_bytes}; }
   /// Returns all that kernels need for puts; none if they cannot put. They raise `fault` on misuse. Once connected.
@@ -49,6 +84,12 @@ class SenderCore final : public runtime::ChannelEnd {
   // After the driver refused part of the last acquire, or put: it completes once the stream has done the rest.
   void acquire_refused(Stream stream) noexcept { gpu_use()->mark_behind(stream); }
   void put_refused(Stream stream) noexcept { firing_refused(stream, epoch()); }
+
+  /// From the next put on, on a host stream and in program order. The stream of a GPU is not limited: a put whose wait
+  /// is ended there moves its bytes, into memory that the receiver has not released.
+  void limit_credit(CreditLimit limit) { credit_limit_ = std::make_unique<const CreditLimit>(std::move(limit)); }
+  base::Clock::duration waited(const device::Wait& wait, base::Clock::duration so_far, Timeout limit,
+                               base::WaitNote& note) noexcept override;
 
   bool passed() const noexcept override { return written(); }
   void refuse_enqueued() override;
@@ -85,9 +126,11 @@ class SenderCore final : public runtime::ChannelEnd {
     return value < base::kPoison && value >= released;
   }
   void await_credit_slowly(device::Lane lane, std::uint64_t epoch);
+  void fail_without_credit(std::uint64_t epoch) noexcept;
 
   std::atomic<std::uint64_t> acquired_{0};  // the last epoch whose source an acquire of a GPU's stream waits for
   std::uint64_t credit_seen_ = 0;           // the last credit read: the word is looked at again only when it is spent
+  std::unique_ptr<const CreditLimit> credit_limit_;
 };
 
 }  // namespace sluice::detail

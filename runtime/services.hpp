@@ -34,6 +34,8 @@ struct Services {
   Limits limits;
   /// Which memory of a rank every other rank maps: none, all of it, or what Sluice has allocated.
   backends::Transport::Maps maps = backends::Transport::Maps::nothing;
+  /// Which memory of a rank those on its host map.
+  backends::Transport::Maps maps_on_host = backends::Transport::Maps::nothing;
   bool checks = false;                            ///< SLUICE_CHECK
   std::chrono::milliseconds check_every{};        ///< period of the engine's check of waits on GPU streams
   Rank rank = 0;                                  ///< in the job

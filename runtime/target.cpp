@@ -14,8 +14,11 @@ namespace sluice::runtime {
 /// The accesses of a target, for the parts of an end that know puts.
 class TargetCore::AccessPut final : public backends::Put {
  public:
-  AccessPut(std::unique_ptr<backends::Access> access, bool by_agent)
-      : Put(access->fired_by), posted(access->posted), access_(std::move(access)), by_agent_(by_agent) {}
+  AccessPut(std::unique_ptr<backends::Access> access, const WindowFacts& facts)
+      : Put(access->fired_by), posted(access->posted), access_(std::move(access)),
+        atomics_(facts.of_gpu
+                     ? std::string("; no atomics: ") + backends::kOfGpu
+                     : std::string("; atomics: by ") + (facts.by_agent ? "a thread of the owner" : "the processor")) {}
 
   AgentClient* client = nullptr;  ///< null: no atomic was sent to the agent
   /// The accesses, if the engine posts them; else null.
@@ -31,13 +34,11 @@ class TargetCore::AccessPut final : public backends::Put {
   bool settled() override { return client == nullptr || client->all_replied(); }
   backends::Held forget_peer() noexcept override { return access_->forget_peer(); }
   bool disarmed(bool) override { return true; }
-  std::string describe() const override {
-    return access_->how + "; atomics: by " + (by_agent_ ? "a thread of the owner" : "the processor");
-  }
+  std::string describe() const override { return access_->how + atomics_; }
 
  private:
   std::unique_ptr<backends::Access> access_;
-  bool by_agent_;
+  std::string atomics_;
 };
 
 std::unique_ptr<backends::Put> TargetCore::prepare(backends::Link& link, RemoteEnd& remote) {
@@ -48,12 +49,42 @@ std::unique_ptr<backends::Put> TargetCore::prepare(backends::Link& link, RemoteE
     return nullptr;
   }
   facts_ = facts_of(remote.contents);
-  auto accesses = std::make_unique<AccessPut>(link.access(kDepth, *this, std::move(remote.key)), facts_.by_agent);
+  std::unique_ptr<backends::Access> access;
+  try {
+    access = link.access(kDepth, *this, std::move(remote.key));
+  } catch (const std::exception& reason) {
+    if (!facts_.of_gpu) throw;
+    // The owner is not told: its counters do not fail by what was never possible.
+    record(Code::unsupported, std::string("the window's memory of a GPU cannot be reached: ") + reason.what(), false);
+    return nullptr;
+  }
+  auto accesses = std::make_unique<AccessPut>(std::move(access), facts_);
   accesses_ = accesses.get();
-  stores_ = accesses->access().by_stores;
+  maps_ = accesses->access().by_mapping;
+  if (maps_ != nullptr) mappings_.assign(maps_->mappings().begin(), maps_->mappings().end());
+  if (maps_ != nullptr && maps_->offered().driver == nullptr) stores_ = maps_;
   posts_ = accesses->posted != nullptr;
   if (posts_) services().engine.watch(*accesses->posted);
   return accesses;
+}
+
+std::shared_ptr<const detail::Block> TargetCore::mapped() {
+  if (maps_ == nullptr || bytes() == 0) return nullptr;
+  auto block = base::make_here<detail::Block>();
+  block->world = own_services();
+  block->rank = opening.rank;
+  block->extent = maps_->offered();
+  block->extent.data += block_ ? block_->offset : 0;
+  block->extent.bytes = bytes();
+  std::vector<std::shared_ptr<const void>> held;
+  for (const auto& mapping : mappings_) held.push_back(mapping.lock());
+  check();  // before the peer's memory is unmapped the target fails, or is closed
+  if (shut() || std::ranges::find(held, nullptr) != held.end())
+    throw error(Code::closed, 0, "mapped: the owner has closed the window");
+  for (const auto& [name, transport] : services().transports) block->pins.push_back(transport->pin(block->extent));
+  // Behind the pins, which end first.
+  for (auto& mapping : held) block->pins.push_back(std::move(mapping));
+  return block;
 }
 
 void TargetCore::stop_posting() noexcept {
@@ -64,7 +95,7 @@ void TargetCore::stop_posting() noexcept {
 
 bool TargetCore::close_parts(base::Limit& limit) {
   while (!pieces_.empty()) {
-    if (!detail::ChannelAccess::end(pieces_.begin()->second)->close_within(limit)) return false;
+    if (!core_of(pieces_.begin()->second.target).close_within(limit)) return false;
     pieces_.erase(pieces_.begin());
   }
   return true;
@@ -86,48 +117,95 @@ Target TargetCore::open_piece(std::uint64_t offset) {
   return piece;
 }
 
-const std::shared_ptr<ChannelEnd>& TargetCore::reach_piece(std::size_t& offset, std::size_t bytes) {
-  const auto has = [&](const auto& one) {
-    const auto& core = static_cast<TargetCore&>(*detail::ChannelAccess::end(one.second));
-    return offset >= one.first && offset - one.first < core.window_bytes_;
-  };
-  auto found = std::ranges::find_if(pieces_, has);
-  if (found != pieces_.end()) {
-    const auto end = detail::ChannelAccess::end(found->second);
-    if (end->failed() || end->shut()) {
-      pieces_.erase(found);  // closes it
-      end->check();
-      found = pieces_.end();
-    }
-  }
-  if (found == pieces_.end()) {
-    Target piece = open_piece(offset);
-    const auto& core = static_cast<TargetCore&>(*detail::ChannelAccess::end(piece));
-    found = pieces_.insert_or_assign(core.facts_.at, std::move(piece)).first;
-  }
-  const std::uint64_t all = static_cast<TargetCore&>(*detail::ChannelAccess::end(found->second)).window_bytes_;
-  const std::uint64_t in_piece = offset - found->first;
-  if (bytes > all - in_piece) {
-    throw error(Code::bad_argument, epoch() + 1,
-                std::to_string(bytes) + " bytes at offset " + std::to_string(offset) +
-                    " do not lie inside the piece of " + std::to_string(all) + " bytes that is attached at offset " +
-                    std::to_string(found->first));
-  }
-  offset = in_piece;
-  return detail::ChannelAccess::end(found->second);
+TargetCore& TargetCore::core_of(const Target& piece) {
+  return static_cast<TargetCore&>(*detail::ChannelAccess::end(piece));
 }
 
-/// Those that were detached, and have nothing under way, are closed. So is one that has failed, which this throws.
-template <class Each>
-void TargetCore::for_pieces(Each each) {
-  for (auto piece = pieces_.begin(); piece != pieces_.end();) {
-    const std::shared_ptr<ChannelEnd> end = detail::ChannelAccess::end(piece->second);
-    if (end->failed() || static_cast<TargetCore&>(*end).is_left()) {
-      piece = pieces_.erase(piece);
-      end->check();
+/// The piece with this byte, as far as it is known and its owner has not detached it. Pieces that are attached do not
+/// overlap, so between the beginning of a piece and its bytes there is none but one that was detached.
+TargetCore::ReachedPieces::iterator TargetCore::known_piece(std::uint64_t offset) {
+  for (auto piece = pieces_.upper_bound(offset); piece != pieces_.begin();) {
+    --piece;
+    const std::shared_ptr<ChannelEnd> end = detail::ChannelAccess::end(piece->second.target);
+    const bool has_byte = offset - piece->first < static_cast<TargetCore&>(*end).window_bytes_;
+    if (!end->failed() && !end->shut()) return has_byte ? piece : pieces_.end();
+    if (!has_byte) continue;
+    piece = pieces_.erase(piece);  // closes it
+    end->check();
+  }
+  return pieces_.end();
+}
+
+/// Opens the piece with this byte. Now and then it closes those that were detached and have nothing under way: a
+/// program may attach and detach for ever.
+TargetCore::ReachedPieces::iterator TargetCore::new_piece(std::uint64_t offset) {
+  constexpr std::size_t kFew = 64;
+  if (pieces_.size() > kFew + 2 * pieces_at_tidying_) {
+    std::erase_if(pieces_, [](const auto& one) { return core_of(one.second.target).is_left(); });
+    pieces_at_tidying_ = pieces_.size();
+  }
+  Target piece = open_piece(offset);
+  const std::uint64_t at = core_of(piece).facts_.at;
+  return pieces_.insert_or_assign(at, ReachedPiece{std::move(piece)}).first;
+}
+
+const std::shared_ptr<ChannelEnd>& TargetCore::reach_piece(std::size_t& offset) {
+  auto piece = known_piece(offset);
+  if (piece == pieces_.end()) piece = new_piece(offset);
+  if (!std::exchange(piece->second.used, true)) used_pieces_.push_back(piece->first);
+  offset -= piece->first;
+  return detail::ChannelAccess::end(piece->second.target);
+}
+
+bool TargetCore::reaches_all(std::uint64_t offset, std::uint64_t bytes) {
+  if (block_) return offset <= block_->bytes && bytes <= block_->bytes - offset;
+  while (!reaches(offset, bytes)) {
+    std::uint64_t room = 0;
+    if (reaches(offset, 1)) {
+      room = window_bytes_ - offset;
     } else {
-      each(end);
-      ++piece;
+      std::size_t in_piece = offset;
+      try {
+        const TargetCore& piece = static_cast<TargetCore&>(*reach_piece(in_piece));
+        room = piece.window_bytes_ - in_piece;
+      } catch (const Error& reason) {
+        if (reason.code() != Code::bad_argument) throw;
+        return false;
+      }
+    }
+    if (bytes <= room) return true;
+    offset += room;
+    bytes -= room;
+  }
+  return true;
+}
+
+/// One that was detached, and has nothing under way, is closed. So is one that has failed, which this throws.
+template <class Each>
+void TargetCore::for_used_pieces(Each each) {
+  for (std::size_t i = 0; i < used_pieces_.size();) {
+    const auto drop = [&] {
+      used_pieces_[i] = used_pieces_.back();
+      used_pieces_.pop_back();
+    };
+    const auto piece = pieces_.find(used_pieces_[i]);
+    if (piece == pieces_.end()) {
+      drop();
+      continue;
+    }
+    const std::shared_ptr<ChannelEnd> end = detail::ChannelAccess::end(piece->second.target);
+    if (end->failed() || static_cast<TargetCore&>(*end).is_left()) {
+      drop();
+      pieces_.erase(piece);
+      end->check();
+      continue;
+    }
+    each(end);
+    if (static_cast<TargetCore&>(*end).idle()) {
+      piece->second.used = false;
+      drop();
+    } else {
+      ++i;
     }
   }
 }
@@ -169,9 +247,44 @@ void TargetCore::check_aligned(std::uint64_t offset, std::size_t size) const {
                   " in the window");
 }
 
+void TargetCore::refuse_atomic() const {
+  throw error(Code::unsupported, epoch() + 1, std::string("no atomics on the window: ") + backends::kOfGpu);
+}
+
 void TargetCore::check_on_host(const Slice& local) const {
   if (extent_of(local).driver != nullptr)
     throw error(Code::unsupported, epoch() + 1, "an atomic takes no numbers from memory of a GPU");
+}
+
+/// A GPU's stream copies between memory of the host and a window of a GPU's memory.
+void TargetCore::let_stream_reach(const Slice& local) const {
+  const auto& block = detail::SliceAccess::block(local);
+  if (!facts_.of_gpu || block == nullptr || block->extent.driver != nullptr || local.bytes() == 0) return;
+  try {
+    const device::OnDevice current(gpu_use()->driver(), gpu_use()->gpu());
+    block->reach_from(gpu_use()->driver());
+  } catch (const device::StalePages& reason) {
+    throw error(Code::unsupported, epoch() + 1, std::string("the GPU cannot use the slice: ") + reason.what());
+  } catch (const device::GpuError& reason) {
+    throw error(Code::out_of_resources, epoch() + 1, std::string("the GPU cannot use the slice: ") + reason.what());
+  }
+}
+
+/// Opens the line now: behind a stream that waits, nothing can be mapped.
+void TargetCore::let_stream_give_notices(Stream stream) {
+  try {
+    if (notices_done_ == nullptr) notices_done_ = progress_for(gpu_use()->driver());
+  } catch (const device::GpuError& reason) {
+    throw error(Code::out_of_resources, epoch() + 1, reason.what());
+  }
+  if (notices_ == nullptr) notices_ = std::make_unique<NoticeSender>(*this, opening, facts_.scope);
+  notices_->use_on(stream);
+}
+
+/// None is left on a GPU's stream.
+bool TargetCore::notices_given() const noexcept {
+  const std::uint64_t enqueued = notices_enqueued_.load(std::memory_order_acquire);
+  return enqueued == 0 || base::reached(notices_done_->word, enqueued) || gpu_use()->lost();
 }
 
 /// A GPU's stream cannot send requests to the agent.
@@ -223,8 +336,6 @@ void TargetCore::carry_out_now(Work work) {
 void TargetCore::move(Stream stream, Kind kind, const Slice& local, std::uint64_t offset, Notify notify) {
   const std::uint32_t counter = notify.tagged ? kNone : notify.number;
   check_range(offset, local.bytes());
-  if (notify.tagged && device::of_gpu(stream))
-    throw error(Code::unsupported, epoch() + 1, "a notice with a tag, on the stream of a GPU");
   if (backends::MappedAccess* const now = stores_now(stream); now != nullptr && !notify.tagged) {
     if (extent_of(local).driver == nullptr) [[likely]] {
       return carry_out_now([&] {
@@ -238,6 +349,10 @@ void TargetCore::move(Stream stream, Kind kind, const Slice& local, std::uint64_
     }
   }
   check_stream(stream, false, counter);
+  if (device::of_gpu(stream)) {
+    let_stream_reach(local);
+    if (notify.tagged) let_stream_give_notices(stream);
+  }
   keep(local);
   const std::uint64_t epoch = begin();
   const device::Extent bytes = extent_of(local);
@@ -251,8 +366,15 @@ void TargetCore::move(Stream stream, Kind kind, const Slice& local, std::uint64_
     ran(lane);
   };
   will_run(stream);
-  issue(stream, work, [this, stream, epoch] { firing_refused(stream, epoch); });
+  issue(stream, work, [this, stream, epoch, tagged = notify.tagged] { move_refused(stream, epoch, tagged); });
   if (stream.kind() != Stream::Kind::host) check();
+}
+
+void TargetCore::move_refused(Stream stream, std::uint64_t epoch, bool tagged) noexcept {
+  firing_refused(stream, epoch);
+  const std::uint64_t last = notices_enqueued_.load();
+  if (!tagged || last == 0 || gpu_use()->raise_behind(stream, notices_done_->word, last)) return;
+  notices_enqueued_.store(notices_done_->word.value.load());
 }
 
 void TargetCore::move(Stream stream, Kind kind, const Slice& local, std::span<const Extent> extents) {
@@ -279,6 +401,7 @@ void TargetCore::change(Stream stream, Kind kind, std::uint64_t offset, std::uin
     throw error(Code::bad_argument, epoch() + 1,
                 "the value before takes a slice of 8 bytes, not " + std::to_string(old.bytes()));
   }
+  check_atomics();
   check_on_host(old);
   check_stream(stream, true, kNone);
   if (backends::MappedAccess* const now = stores_now(stream); now != nullptr && !facts_.by_agent) {
@@ -308,6 +431,7 @@ std::uint64_t TargetCore::change(Kind kind, std::uint64_t offset, std::uint64_t 
                                  std::optional<Timeout> timeout) {
   constexpr std::size_t kWord = sizeof operand;
   check_range(offset, kWord);
+  check_atomics();
   check_aligned(offset, kWord);
   if (backends::MappedAccess* const now = stores_now({}); now != nullptr && !facts_.by_agent) {
     std::uint64_t before = 0;
@@ -337,14 +461,16 @@ void TargetCore::fire(device::Lane lane, std::uint64_t epoch, backends::Request 
   device::raise(lane, done, epoch, done_parking);
 }
 
-/// The bytes are there, or here, before the owner sees the notice.
+/// The bytes are there, or here, before the owner sees the notice. A GPU's stream has done what it was given before.
 void TargetCore::give_notice(device::Lane lane, std::uint64_t epoch, const backends::Request& request, Tag tag) {
-  await_accesses(lane, epoch);
+  if (lane.gpu == nullptr) await_accesses(lane, epoch);
   if (failed()) return;
+  if (lane.gpu != nullptr) ++notices_enqueued_;
   with_agent([&] {
     if (notices_ == nullptr) notices_ = std::make_unique<NoticeSender>(*this, opening, facts_.scope);
     notices_->send(lane, {facts_.at + request.offset, request.local.size(), tag});
   });
+  if (lane.gpu != nullptr) lane.gpu->write(notices_done_->word, notices_enqueued_);
 }
 
 bool TargetCore::needs_agent(const backends::Request& request) const noexcept {
@@ -360,7 +486,7 @@ void TargetCore::fire_by_agent(device::Lane lane, std::uint64_t epoch, backends:
          "counter " + std::to_string(request.counter) + " of a window that has " + std::to_string(facts_.counters));
     return accesses_->access().enqueue(lane, epoch, access);
   }
-  if (request.kind == Kind::get || request.gpus != nullptr ||
+  if (request.kind == Kind::get || request.gpus != nullptr || facts_.of_gpu ||
       (request.kind == Kind::put && request.local.size() > AgentLine::kMost)) {
     const std::uint32_t counter = std::exchange(request.counter, kNone);
     accesses_->access().enqueue(lane, epoch, std::exchange(request, access));
@@ -406,7 +532,7 @@ void TargetCore::send(device::Lane lane, std::uint64_t epoch, const backends::Re
 
 /// Waits until nothing is left for streams to run, and takes the agent's replies. False: not within the limit.
 bool TargetCore::collect(base::Limit& limit) {
-  const auto all_ran = [&] { return enqueued_ == 0; };
+  const auto all_ran = [&] { return enqueued_ == 0 && (notices_given() || failed()); };
   if (!await_in_host(done_parking, all_ran, limit, "drains")) return false;
   AgentClient* const agent = agent_;
   if (agent == nullptr) return true;
@@ -425,6 +551,7 @@ void TargetCore::accumulate(Stream stream, Op op, Number number, const Slice& lo
     throw error(Code::bad_argument, epoch() + 1, "products and numbers of 16 bits are of collectives alone");
   const std::size_t size = backends::size_of(number);
   check_range(offset, local.bytes());
+  check_atomics();
   check_on_host(local);
   check_stream(stream, true, counter);
   check_aligned(offset, size);
@@ -451,7 +578,7 @@ void TargetCore::accumulate(Stream stream, Op op, Number number, const Slice& lo
 void TargetCore::flush(Stream stream, bool local) {
   check();
   const std::uint64_t last = epoch();
-  if (stream.kind() == Stream::Kind::program_order && base::reached(done, last) && agent_.load() == nullptr) return;
+  if (stream.kind() == Stream::Kind::program_order && idle()) return;
   will_run(stream);
   issue(
       stream,
@@ -462,6 +589,7 @@ void TargetCore::flush(Stream stream, bool local) {
         AgentClient* const agent = target.agent_;
         if (agent != nullptr && !(local && agent->nothing_returns()))
           target.with_agent([&] { agent->collect(lane, last); });
+        if (lane.gpu != nullptr && target.notices_ != nullptr) target.with_agent([&] { target.notices_->check(); });
         target.report_failure(lane);
         target.ran(lane);
       },
@@ -511,7 +639,14 @@ TargetCore& reaching(const std::shared_ptr<runtime::ChannelEnd>& end, Stream str
   TargetCore& whole = on(end, stream);
   if (whole.reaches(offset, bytes)) [[likely]]
     return whole;
-  return on(whole.reach_piece(offset, bytes), stream);
+  const std::size_t in_window = offset;
+  TargetCore& piece = on(whole.reach_piece(offset), stream);
+  if (piece.reaches(offset, bytes)) [[likely]]
+    return piece;
+  throw whole.error(Code::bad_argument, whole.epoch() + 1,
+                    std::to_string(bytes) + " bytes at offset " + std::to_string(in_window) +
+                        " do not lie inside the piece of " + std::to_string(piece.bytes()) +
+                        " bytes that is attached at offset " + std::to_string(in_window - offset));
 }
 
 /// Like `reaching`, for an access that raises `counter`.
@@ -522,19 +657,50 @@ TargetCore& counting(const std::shared_ptr<runtime::ChannelEnd>& end, Stream str
   return core;
 }
 
+/// Calls `each(end of the target, part)` for the parts of an extent, each of which lies in the window itself or in one
+/// piece.
+template <class Each>
+void each_part(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, Extent extent, Each each) {
+  TargetCore& whole = on(end, stream);
+  do {
+    std::size_t offset = extent.there;
+    const std::shared_ptr<runtime::ChannelEnd> at =
+        whole.reaches(offset, std::min<std::size_t>(extent.bytes, 1)) ? end : whole.reach_piece(offset);
+    const std::size_t bytes = std::min<std::size_t>(extent.bytes, on(at, stream).bytes() - offset);
+    each(at, Extent{extent.here, offset, bytes});
+    extent = {extent.here + bytes, extent.there + bytes, extent.bytes - bytes};
+  } while (extent.bytes > 0);
+}
+
 /// Moves extents, unless one of them is refused.
 void move_all(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, Kind kind, const Slice& local,
               std::span<const Extent> extents) {
   TargetCore& whole = on(end, stream);
   const auto is_own = [&](const Extent& extent) { return whole.reaches(extent.there, extent.bytes); };
   if (std::ranges::all_of(extents, is_own)) return whole.move(stream, kind, local, extents);
-  std::vector<std::pair<TargetCore*, Extent>> all;
-  for (Extent extent : extents) {
-    TargetCore& core = reaching(end, stream, extent.there, extent.bytes);
-    core.check_extents(local, {&extent, 1});
-    all.emplace_back(&core, extent);
+  std::vector<std::pair<std::shared_ptr<runtime::ChannelEnd>, Extent>> all;  // a piece may be let go of meanwhile
+  for (const Extent& extent : extents)
+    each_part(end, stream, extent, [&](const auto& at, const Extent& part) {
+      on(at, stream).check_extents(local, {&part, 1});
+      all.emplace_back(at, part);
+    });
+  for (auto& [at, part] : all) on(at, stream).move(stream, kind, local, {&part, 1});
+}
+
+/// Moves the bytes of a slice.
+void move_one(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, Kind kind, const Slice& local,
+              std::size_t offset) {
+  TargetCore& whole = on(end, stream);
+  if (whole.reaches(offset, local.bytes())) [[likely]]
+    return whole.move(stream, kind, local, offset);
+  if (!whole.reaches(offset, 1)) {
+    std::size_t in_piece = offset;
+    TargetCore& piece = on(whole.reach_piece(in_piece), stream);
+    if (piece.reaches(in_piece, local.bytes())) [[likely]]
+      return piece.move(stream, kind, local, in_piece);
   }
-  for (auto& [core, extent] : all) core->move(stream, kind, local, {&extent, 1});
+  const Extent all{0, offset, local.bytes()};
+  move_all(end, stream, kind, local, {&all, 1});
 }
 
 TargetCore& target(const std::shared_ptr<runtime::ChannelEnd>& end) {
@@ -544,7 +710,7 @@ TargetCore& target(const std::shared_ptr<runtime::ChannelEnd>& end) {
 void flush_all(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, bool local) {
   TargetCore& whole = on(end, stream);
   whole.flush(stream, local);
-  whole.for_pieces([&](const auto& piece) { on(piece, stream).flush(stream, local); });
+  whole.for_used_pieces([&](const auto& piece) { on(piece, stream).flush(stream, local); });
 }
 
 constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
@@ -556,13 +722,22 @@ std::size_t Target::bytes() const {
   return target(end_).bytes();
 }
 
+Region Target::mapped() const {
+  target(end_).wait_connected({});
+  return Region(target(end_).mapped());
+}
+
+bool Target::reaches(std::size_t offset, std::size_t bytes) {
+  TargetCore& whole = target(end_);
+  if (!whole.connected()) whole.wait_connected({});
+  return whole.reaches_all(offset, bytes);
+}
+
 void Target::put(Stream stream, const Slice& source, std::size_t offset) {
-  TargetCore& core = reaching(end_, stream, offset, source.bytes());
-  core.move(stream, Kind::put, source, offset);
+  move_one(end_, stream, Kind::put, source, offset);
 }
 void Target::get(Stream stream, const Slice& target, std::size_t offset) {
-  TargetCore& core = reaching(end_, stream, offset, target.bytes());
-  core.move(stream, Kind::get, target, offset);
+  move_one(end_, stream, Kind::get, target, offset);
 }
 void Target::accumulate(Stream stream, Op op, Number number, const Slice& numbers, std::size_t offset) {
   TargetCore& core = reaching(end_, stream, offset, numbers.bytes());
@@ -614,7 +789,7 @@ void Target::flush_local(Stream stream) { flush_all(end_, stream, true); }
 void Target::drain(std::optional<Timeout> timeout) {
   TargetCore& whole = target(end_);
   whole.drain(timeout);
-  whole.for_pieces([&](const auto& piece) { target(piece).drain(timeout); });
+  whole.for_used_pieces([&](const auto& piece) { target(piece).drain(timeout); });
 }
 
 std::uint64_t Target::fetch_add(std::size_t offset, std::uint64_t value, std::optional<Timeout> timeout) {

@@ -62,16 +62,21 @@ class TargetCore final : public ChannelEnd {
   bool reaches(std::uint64_t offset, std::uint64_t bytes) const noexcept {
     return block_ || !connected() || (offset <= window_bytes_ && bytes <= window_bytes_ - offset);
   }
-  /// The target of the piece that has the bytes, which is opened if need be; `offset` becomes that in the piece.
+  /// The target of the piece that has the byte at `offset`, which is opened if need be; `offset` becomes that in the
+  /// piece.
   /// @throws Error{Code::bad_argument} if no memory is attached there; Error{Code::closed} if it was detached meanwhile
-  const std::shared_ptr<ChannelEnd>& reach_piece(std::size_t& offset, std::size_t bytes);
-  /// Calls `each(end)` for the targets of pieces.
+  const std::shared_ptr<ChannelEnd>& reach_piece(std::size_t& offset);
+  /// True if all these bytes are of the window, or attached: then their pieces are open. On a target that is connected.
+  bool reaches_all(std::uint64_t offset, std::uint64_t bytes);
+  /// Calls `each(end)` for the targets of pieces that may have accesses under way.
   template <class Each>
-  void for_pieces(Each each);
+  void for_used_pieces(Each each);
   /// Size of the block, or of the window. Once connected.
   std::uint64_t bytes() const noexcept { return block_ ? block_->bytes : window_bytes_; }
+  /// What it reaches, as mapped here; null: it is not. Once connected. @throws Error the failure of the target
+  std::shared_ptr<const detail::Block> mapped();
 
-  bool passed() const noexcept override { return enqueued_ == 0 && written(); }
+  bool passed() const noexcept override { return enqueued_ == 0 && written() && notices_given(); }
   void refuse_enqueued() override {}
   backends::Key open_landing(backends::Link&, std::vector<backends::Signal>) override { return {}; }
   base::EndCounts counts() const noexcept override;
@@ -92,7 +97,19 @@ class TargetCore final : public ChannelEnd {
   bool quiet() const noexcept override { return !connected() && is_scope_of_place(opening.key.scope); }
   backends::AfterTurn poll() override { return backends::AfterTurn::nothing; }
 
+  /// A piece of the window. Its offset is that of its first byte.
+  struct ReachedPiece {
+    Target target;
+    bool used = false;  ///< it is among `used_pieces_`
+  };
+  using ReachedPieces = std::map<std::uint64_t, ReachedPiece>;
+
+  static TargetCore& core_of(const Target& piece);
   Target open_piece(std::uint64_t offset);
+  ReachedPieces::iterator known_piece(std::uint64_t offset);
+  ReachedPieces::iterator new_piece(std::uint64_t offset);
+  /// Nothing is under way, so that `flush` has nothing to do.
+  bool idle() const noexcept { return base::reached(done, epoch()) && agent_.load() == nullptr; }
   /// The owner has detached the piece, and what was enqueued before has completed.
   bool is_left() const noexcept { return shut() && !failed() && passed(); }
   void check_range(std::uint64_t offset, std::uint64_t bytes) const;
@@ -116,7 +133,16 @@ class TargetCore final : public ChannelEnd {
   void with_agent(Work work) noexcept;
   void send(device::Lane lane, std::uint64_t epoch, const backends::Request& request);
   void await_accesses(device::Lane lane, std::uint64_t epoch);
+  void check_atomics() const {
+    if (connected() && facts_.of_gpu) [[unlikely]]
+      refuse_atomic();
+  }
+  [[noreturn, gnu::cold]] void refuse_atomic() const;
   void check_on_host(const Slice& local) const;
+  void let_stream_reach(const Slice& local) const;
+  void let_stream_give_notices(Stream stream);
+  bool notices_given() const noexcept;
+  void move_refused(Stream stream, std::uint64_t epoch, bool tagged) noexcept;
   void check_stream(Stream stream, bool atomic, std::uint32_t counter) const;
   void keep(const Slice& local);
   /// Counts work that a HostStream will run; `ran` is its last act.
@@ -129,8 +155,14 @@ class TargetCore final : public ChannelEnd {
   const std::optional<Block> block_;
   std::uint64_t window_bytes_ = 0;
   AccessPut* accesses_ = nullptr;             // `put_`; set before `connected`
-  backends::MappedAccess* stores_ = nullptr;  // the same
-  WindowFacts facts_;                         // set before `connected`
+  backends::MappedAccess* maps_ = nullptr;    // the same; null: not mapped here
+  backends::MappedAccess* stores_ = nullptr;  // the same, if it is memory of the host
+  // The same: what keeps the peer's memory mapped. Other threads unmap it once the target is of no more use.
+  std::vector<std::weak_ptr<const device::Mapping>> mappings_;
+  WindowFacts facts_;  // set before `connected`
+  // Notices that a GPU's stream was given, and their count, which it raises behind each.
+  std::atomic<std::uint64_t> notices_enqueued_{0};
+  OwnedProgress notices_done_;
   // On the lane. An atomic that the agent carries out is also an access that moves nothing, so that all have epochs.
   std::unique_ptr<NoticeSender> notices_;     // null: no notice with a tag was given yet
   std::unique_ptr<AgentClient> client_;       // null: no atomic was sent to the agent yet
@@ -138,7 +170,9 @@ class TargetCore final : public ChannelEnd {
   std::atomic<std::uint64_t> enqueued_{0};    // on HostStreams, and has not run
   // Memory of ours that accesses under way may use, and the last such access. Many accesses in a row use the same.
   std::vector<std::pair<std::shared_ptr<const void>, std::uint64_t>> kept_;
-  std::map<std::uint64_t, Target> pieces_;  // by offset, as they were when they were opened
+  ReachedPieces pieces_;                    // as they were when they were opened
+  std::vector<std::uint64_t> used_pieces_;  // offsets of those that were used since they were idle
+  std::size_t pieces_at_tidying_ = 0;       // how many were left when those that were detached were closed
   device::Allocation olds_;                 // words of atomics that the host waits for: of epoch k at k mod kDepth
 };
 

@@ -1,24 +1,74 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits of the host for whichever of several receivers comes first.
+// Waits for whichever of several receivers comes first.
 #pragma once
 
 #include <sluice/wait_any.hpp>
 
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "device/failure.hpp"
+#include "device/host_stream.hpp"
 #include "runtime/receiver.hpp"
 
 namespace sluice::detail {
 
-class WaitAnyCore {
+/// One of what a WaitAny waits for: the next epoch of a receiver, a range of segments, the next count of a counter.
+class Awaited {
  public:
-  std::size_t add(std::shared_ptr<ReceiverCore> receiver);
-  /// Returns nothing if no receiver is left, or after `timeout`. `from`: the return address of the public
-  /// function.
+  Awaited() = default;
+  Awaited(const Awaited&) = delete;
+  Awaited& operator=(const Awaited&) = delete;
+  virtual ~Awaited() = default;
+
+  /// Its end, or one of its ends, which fails and closes with it.
+  virtual runtime::ChannelEnd& end() const noexcept = 0;
+  /// `take` returns or throws at once.
+  virtual bool ready() noexcept = 0;
+  /// Adds the places where threads sleep for what `ready` looks at.
+  virtual void add_places(std::vector<base::Parking*>& places) const = 0;
+  /// Takes the arrival. Nothing: another thread was quicker. `from`: the return address of the public function.
+  virtual std::optional<WaitAny::Arrival> take(std::size_t index, const void* from) = 0;
+  /// Gives back what `take` has returned, in the order of the lane, which runs now.
+  virtual void release(device::Lane lane, const void* from) = 0;
+};
+
+/// The result of one wait on a stream. All but the flags is written before `done`.
+struct AnyTicket {
+  explicit AnyTicket(std::weak_ptr<const WaitAnyCore> from) noexcept : of(std::move(from)) {}
+  const std::weak_ptr<const WaitAnyCore> of;
+
+  std::vector<WaitAny::Arrival> arrivals;
+  device::SharedFailure failed;  // a receiver
+  std::exception_ptr thrown;     // by what has no receiver to blame
+  std::atomic<bool> done{false};
+  std::atomic<bool> released{false};  // `release` was called
+};
+
+class WaitAnyCore : public std::enable_shared_from_this<WaitAnyCore> {
+ public:
+  std::size_t add(std::unique_ptr<Awaited> one);
+  /// Returns nothing if none is left, or after `timeout`. `from`: the return address of the public function.
   std::optional<WaitAny::Arrival> wait_for(Timeout timeout, const void* from);
-  std::size_t left() const noexcept { return left_; }
+  /// Like `wait_for`, and then takes all that are ready, one arrival of each at most.
+  std::vector<WaitAny::Arrival> wait_some(Timeout timeout, const void* from);
+  enum class Takes : std::uint8_t { one, some };
+  std::shared_ptr<AnyTicket> wait(Stream stream, Takes takes, const void* from);
+  void release(Stream stream, const std::shared_ptr<AnyTicket>& ticket, const void* from);
+  /// @throws Error{Code::misuse} if a stream uses this, and this thread does not run it
+  void check_user() const;
+  /// Ends waits on streams, and waits until none of them runs.
+  void abandon() noexcept;
+  /// Counts one whose failure is held: a loop until none is left must not end before it is thrown.
+  std::size_t left() const noexcept { return left_ + (held_of_left_ ? 1U : 0U); }
   /// The default of `wait`.
   Timeout timeout() const noexcept;
   [[noreturn]] void throw_timeout(Timeout stated) const;
@@ -26,22 +76,58 @@ class WaitAnyCore {
   const base::Origin origin;
 
  private:
-  /// Looks from `next_` on, so that each has its turn. Null: none is ready.
-  ReceiverCore* find() noexcept;
+  class OnStream;
+  class Asleep;
+  void check_stream(Stream stream) const;
+  /// Calls `work(lane)` in the order of the stream. An exception of it stops the stream.
+  template <class F>
+  void give(Stream stream, F work);
+  void wait_on(device::Lane lane, AnyTicket& ticket, Takes takes, const void* from);
+  void take_on(device::Lane lane, AnyTicket& ticket, Takes takes, const void* from);
+  void take_in_order(AnyTicket& ticket, Takes takes, Timeout limit, const void* from);
+  void release_on(device::Lane lane, const AnyTicket& ticket, const void* from);
+  /// The stream that runs a wait now, or the WaitAny, is being destroyed.
+  bool interrupted() const noexcept { return on_ != nullptr && (abandoned_ || on_->ending()); }
+  bool all_closed() const noexcept;
+  [[noreturn]] void throw_why_none(Timeout limit) const;
+  Error error(Code code, const std::string& what) const { return {code, rank_, -1, 0, 0, what}; }
+
+  /// Looks from `next_` on, so that each has its turn. False: none is ready.
+  bool find() noexcept;
   bool await_one(Timeout timeout);
-  /// Takes the next epoch of `next_`.
-  std::optional<WaitAny::Arrival> take(ReceiverCore& receiver, const void* from);
+  bool sleep_until(base::Limit& limit, device::Helper* helper);
+  /// Takes the arrival of `next_`.
+  std::optional<WaitAny::Arrival> take(const void* from);
   void leave_out(std::size_t index) noexcept;
   void check_all() const;
   void find_places();
   std::string states() const;
   /// Of those that have not left, of which there is one.
-  const ReceiverCore& one_left() const noexcept;
+  const runtime::ChannelEnd& one_left() const noexcept;
 
-  std::vector<std::shared_ptr<ReceiverCore>> receivers_;  // null: left
-  std::size_t left_ = 0;
+  std::vector<std::unique_ptr<Awaited>> all_;  // null: left
+  std::atomic<std::size_t> left_ = 0;
   std::size_t next_ = 0;
-  std::vector<base::Parking*> places_;  // of the words that are waited for
+  std::vector<base::Parking*> places_;      // of the words that are waited for
+  std::exception_ptr held_;                 // that `wait_some` has met behind an arrival
+  std::atomic<bool> held_of_left_ = false;  // its receiver was left out
+  std::unique_ptr<Awaited> failed_;         // the last one that was left out with a failure
+  Rank rank_ = -1;
+
+  // On streams.
+  std::atomic<std::uint64_t> enqueued_{0};                // waits and releases that have not ended
+  std::atomic<const HostStream::Impl*> stream_{nullptr};  // the last one, for comparing
+  std::atomic<bool> running_{false};                      // a stream runs one of them now
+  HostStream::Impl* on_ = nullptr;                        // that stream
+  std::atomic<bool> abandoned_{false};
+  std::mutex mutex_;
+  base::Parking* asleep_at_ = nullptr;  // guarded by mutex_
+  base::Parking ended_;                 // where the destructor waits for `running_`
+};
+
+/// Makes the core of a WaitAny at its first use.
+struct WaitAnyAccess {
+  static WaitAnyCore& core(std::shared_ptr<WaitAnyCore>& core);
 };
 
 }  // namespace sluice::detail

@@ -62,8 +62,6 @@ std::optional<PlaceInWindow> place_of(std::string_view scope) {
 
 std::string why_no_window(const Slice& memory) {
   if (memory.bytes() == 0) return "a window of 0 bytes";
-  const auto& block = detail::SliceAccess::block(memory);
-  if (block != nullptr && block->extent.driver != nullptr) return "a window of a GPU's memory";
   if (reinterpret_cast<std::uintptr_t>(memory.data()) % sizeof(std::uint64_t) != 0)
     return "a window that does not begin at a multiple of 8 bytes";
   return {};
@@ -76,15 +74,15 @@ backends::Key WindowEnd::open_landing(backends::Link& link, std::vector<backends
 }
 
 std::string text_of(const WindowFacts& facts) {
-  return (facts.by_agent ? 'a' : 'p') + std::to_string(facts.counters) + ' ' + std::to_string(facts.at) + ' ' +
-         facts.scope;
+  const char agent = facts.of_gpu ? 'g' : facts.by_agent ? 'a' : 'p';
+  return agent + std::to_string(facts.counters) + ' ' + std::to_string(facts.at) + ' ' + facts.scope;
 }
 
 WindowFacts facts_of(std::string_view text) {
   const std::size_t first = text.find(' ');
   const std::size_t second = first == std::string_view::npos ? first : text.find(' ', first + 1);
   if (second == std::string_view::npos) return {};
-  WindowFacts facts{text.front() == 'a', 0, 0, std::string(text.substr(second + 1))};
+  WindowFacts facts{text.front() == 'a', text.front() == 'g', 0, 0, std::string(text.substr(second + 1))};
   std::from_chars(text.data() + 1, text.data() + first, facts.counters);
   std::from_chars(text.data() + first + 1, text.data() + second, facts.at);
   return facts;
@@ -93,7 +91,7 @@ WindowFacts facts_of(std::string_view text) {
 WindowCore::WindowCore(std::shared_ptr<const Services> services, WindowOpening what)
     : opening(std::move(what)), id(new_secret()), scope_of_handle(scope_of(id)), services_(std::move(services)),
       counter_words_(opening.counters) {
-  if (needs_agent(opening.memory)) need_agent();
+  if (!all_map(opening.memory)) need_agent();
   notice_end = base::make_here<NoticeEnd>(services_, opening_alone(0, Role::notices));
 }
 
@@ -101,13 +99,24 @@ Error WindowCore::error(Code code, const std::string& what) const {
   return {code, opening.rank, -1, 0, 0, "window '" + opening.name + "': " + what};
 }
 
-bool WindowCore::needs_agent(const Slice& memory) const noexcept {
+bool WindowCore::all_map(const Slice& memory) const noexcept {
   using Maps = backends::Transport::Maps;
-  return services_->maps != Maps::process && (services_->maps != Maps::host || extent_of(memory).segment == nullptr);
+  return services_->maps == Maps::process || (services_->maps == Maps::host && extent_of(memory).segment != nullptr);
 }
 
+WindowFacts WindowCore::facts(const Piece* piece) const {
+  const Slice& memory = piece == nullptr ? opening.memory : piece->memory;
+  const bool of_gpu = extent_of(memory).driver != nullptr;
+  return {!of_gpu && !all_map(memory), of_gpu, opening.counters, piece == nullptr ? 0 : piece->at,
+          piece == nullptr ? scope_of_handle : piece->scope};
+}
+
+/// Without the registry's mutex, which it takes. The registry reads `agent_` with it.
 void WindowCore::need_agent() {
-  if (agent_ == nullptr) agent_ = std::make_unique<Agent>(services_, counter_words_.all());
+  if (agent_ != nullptr) return;
+  auto made = std::make_unique<Agent>(services_, counter_words_.all());
+  const std::lock_guard lock(services_->registry.mutex());
+  agent_ = std::move(made);
 }
 
 Opening WindowCore::opening_for(const ChannelKey& key, const Piece* piece) const {
@@ -121,8 +130,7 @@ Opening WindowCore::opening_for(const ChannelKey& key, const Piece* piece) const
           piece == nullptr ? opening.memory : piece->memory,
           ChannelOptions{},
           opening.name,
-          text_of(piece == nullptr ? WindowFacts{needs_agent(opening.memory), opening.counters, 0, scope_of_handle}
-                                   : WindowFacts{piece->by_agent, opening.counters, piece->at, piece->scope}),
+          text_of(facts(piece)),
           -1,
           true};
 }
@@ -147,7 +155,7 @@ void WindowCore::join_agent(const ChannelKey& key) {
   const auto is = [&](const auto& one) { return one.second->scope == key.scope; };
   const auto piece = std::ranges::find_if(pieces, is);
   const device::Extent memory = extent_of(piece == pieces.end() ? opening.memory : piece->second->memory);
-  agent_->join(key, opening_for(key), {memory.data, memory.bytes});
+  agent_->join(key, opening_for(key), {memory.data, memory.driver == nullptr ? memory.bytes : 0});
 }
 
 std::shared_ptr<const Piece> WindowCore::piece_at(std::uint64_t offset) const {
@@ -181,13 +189,11 @@ std::uint64_t WindowCore::place_for(std::optional<std::uint64_t> at, std::uint64
 std::uint64_t WindowCore::attach(std::optional<std::uint64_t> at, Slice memory) {
   memory = detail::SliceAccess::own(std::move(memory));
   if (const std::string why = why_no_window(memory); !why.empty()) throw error(Code::bad_argument, why);
+  if (!all_map(memory)) need_agent();
   const std::lock_guard lock(services_->registry.mutex());
   if (closing) throw error(Code::misuse, "the window is closed here");
   const std::uint64_t begin = place_for(at, memory.bytes());
-  const bool by_agent = needs_agent(memory);
-  if (by_agent) need_agent();
-  auto piece = std::make_shared<Piece>(
-      Piece{begin, std::move(memory), scope_of_handle + as_bytes(++attached_), by_agent, false});
+  auto piece = std::make_shared<Piece>(Piece{begin, std::move(memory), scope_of_handle + as_bytes(++attached_), false});
   services_->registry.add_piece(*this, *piece);
   pieces[begin] = std::move(piece);
   return begin;
@@ -277,9 +283,18 @@ std::string WindowCore::describe() const {
   if (closing) return text + "closed";
   if (opening.counters != 0) text += std::to_string(opening.counters) + " counters, ";
   if (!pieces.empty()) text += std::to_string(pieces.size()) + " pieces attached, ";
-  return text + std::to_string(ends.size()) + (ends.size() == 1 ? " target" : " targets") + "; atomics: by " +
-         (needs_agent(opening.memory) ? "a thread of the owner, since not every rank maps the memory"
-                                      : "processors, since every rank maps the memory");
+  text += std::to_string(ends.size()) + (ends.size() == 1 ? " target" : " targets");
+  switch (atomics()) {
+    case AtomicsBy::none: return text + "; no atomics: " + backends::kOfGpu;
+    case AtomicsBy::owner: return text + "; atomics: by a thread of the owner, since not every rank maps the memory";
+    case AtomicsBy::processors: break;
+  }
+  return text + "; atomics: by processors, since every rank maps the memory";
+}
+
+AtomicsBy WindowCore::atomics() const noexcept {
+  if (extent_of(opening.memory).driver != nullptr) return AtomicsBy::none;
+  return all_map(opening.memory) ? AtomicsBy::processors : AtomicsBy::owner;
 }
 
 namespace {
@@ -346,6 +361,7 @@ Window::~Window() { runtime::abandon(core_); }
 
 void Window::close(std::optional<Timeout> timeout) { usable_here(core_).close(timeout); }
 std::size_t Window::bytes() const noexcept { return core_ == nullptr ? 0 : core_->opening.memory.bytes(); }
+AtomicsBy Window::atomics() const { return usable_here(core_).atomics(); }
 WindowHandle Window::handle() const { return usable_here(core_).handle(0, bytes()); }
 WindowHandle Window::handle(std::size_t offset, std::size_t bytes) const {
   return usable_here(core_).handle(offset, bytes);

@@ -28,9 +28,8 @@ using WindowId = std::array<std::byte, 16>;
 struct Piece {
   std::uint64_t at = 0;  ///< offset in the window
   Slice memory;
-  std::string scope;      ///< of the lines of its targets
-  bool by_agent = false;  ///< an agent carries out its atomics
-  bool leaves = false;    ///< it is being detached; with the registry's mutex
+  std::string scope;    ///< of the lines of its targets
+  bool leaves = false;  ///< it is being detached; with the registry's mutex
 };
 
 /// The end that an owner has for one target of a peer. Its memory is that of the window, or of a piece; it has no
@@ -73,6 +72,17 @@ struct WindowOpening {
   std::uint64_t job = 0;  ///< tells handles of this job from those of others
 };
 
+/// Facts of a window for its targets. The owner sends them as the contents of its end.
+struct WindowFacts {
+  bool by_agent = false;  ///< an agent carries out the atomics
+  bool of_gpu = false;    ///< memory of a GPU, for which there are no atomics
+  std::uint32_t counters = 0;
+  std::uint64_t at = 0;  ///< offset of the piece
+  std::string scope;     ///< of the lines: to the agent, and for notices
+};
+std::string text_of(const WindowFacts& facts);
+WindowFacts facts_of(std::string_view text);
+
 /// A window: memory, and the scopes that targets name.
 class WindowCore {
  public:
@@ -89,6 +99,7 @@ class WindowCore {
   /// @throws Error{Code::bad_argument} for bytes that are not inside
   WindowHandle handle(std::size_t offset, std::size_t bytes) const;
   std::string describe() const;
+  AtomicsBy atomics() const noexcept;
   Error error(Code code, const std::string& what) const;
   /// Attaches memory at an offset; nothing: at the next that is free. Returns the offset. @throws Error
   std::uint64_t attach(std::optional<std::uint64_t> at, Slice memory);
@@ -124,7 +135,8 @@ class WindowCore {
 
  private:
   Opening opening_for(const ChannelKey& key, const Piece* piece = nullptr) const;
-  bool needs_agent(const Slice& memory) const noexcept;
+  bool all_map(const Slice& memory) const noexcept;
+  WindowFacts facts(const Piece* piece) const;
   void need_agent();
   std::uint64_t place_for(std::optional<std::uint64_t> at, std::uint64_t bytes) const;
   Opening opening_alone(std::uint32_t number, Role role) const;
@@ -132,20 +144,10 @@ class WindowCore {
 
   const std::shared_ptr<const Services> services_;
   const CounterWords counter_words_;
-  std::unique_ptr<Agent> agent_;  // null: processors carry atomics out, since every rank maps the memory
+  std::unique_ptr<Agent> agent_;  // null: every rank maps the memory
   std::uint64_t attached_ = 0;    // how many pieces, those among them that were detached
   bool closed_ = false;
 };
-
-/// Facts of a window for its targets. The owner sends them as the contents of its end.
-struct WindowFacts {
-  bool by_agent = false;  ///< an agent carries out the atomics
-  std::uint32_t counters = 0;
-  std::uint64_t at = 0;  ///< offset of the piece
-  std::string scope;     ///< of the lines: to the agent, and for notices
-};
-std::string text_of(const WindowFacts& facts);
-WindowFacts facts_of(std::string_view text);
 
 /// The scope of the window with this id, which is no name's.
 std::string scope_of(const WindowId& id);

@@ -44,15 +44,19 @@ backends::Transports open_transports(const Place& place, const base::Env& env) {
   return open;
 }
 
-/// Which memory of another rank every rank maps: the backend of two ranks is the first of the list that reaches the one
-/// from the other.
-backends::Transport::Maps what_all_map(const Place& place, const backends::Transports& transports) {
+/// Which memory of another rank of its host every rank maps: the backend of two ranks is the first of the list that
+/// reaches the one from the other.
+backends::Transport::Maps what_hosts_map(const Place& place, const backends::Transports& transports) {
   using Maps = backends::Transport::Maps;
-  if (place.node_size() != place.size) return Maps::nothing;
   for (const auto& [name, transport] : transports) {
     if (transport->maps != Maps::process || place.mailbox) return transport->maps;
   }
   return Maps::nothing;
+}
+
+/// Returns which memory of this rank every other rank maps.
+backends::Transport::Maps what_all_map(const Place& place, const backends::Transports& transports) {
+  return place.node_size() == place.size ? what_hosts_map(place, transports) : backends::Transport::Maps::nothing;
 }
 
 void begin_trace(const Place& place, const std::string& file) {
@@ -101,6 +105,7 @@ World::World(Place place, const base::Env& env, const Options& options)
                                                transports_,
                                                limits_of(env, options),
                                                what_all_map(place_, transports_),
+                                               what_hosts_map(place_, transports_),
                                                env.check,
                                                check_every(limits_of(env, options)),
                                                place_.rank},

@@ -49,6 +49,7 @@ bench_network() {
     bench_rows "$name-ofi-$provider" "${launch[@]}" -n 2 "$bin/sluice-bench" "$name" --backend "ofi:$provider" --rounds 10
   done
   bench_rows "rma-ofi-$provider" "${launch[@]}" -n 2 "$bin/sluice-bench" rma --backend "ofi:$provider" --rounds 10 --goal ofi_floor_access=0.8
+  bench_rows "model-ofi-$provider" "$bin/sluice-run" -n 2 "$bin/sluice-bench" model --backend "ofi:$provider" --rounds 3
   bench_rows "progress-ofi-$provider" "$bin/sluice-run" -n 2 "$bin/sluice-bench" progress --backend "ofi:$provider"
 }
 
@@ -78,8 +79,14 @@ cmd_bench() {
   bench_rows rma mpiexec -n 2 "$measure" rma \
     --goal 'fetch_add/mpi_rma=1.5@8,flush/mpi_rma=1.5@0:8,notice/mpi_rma=3,notify/mpi_rma=3@8,fence/mpi_rma=1.5,post/mpi_rma=1.5,lock/mpi_rma=1.5,just written/floor=0.77@64,just written/floor=0.952@64k'
   bench_rows mpi_windows mpiexec -n 2 env "LD_PRELOAD=$PWD/build/apps/libsluice_mpi_rma.so" "$measure" mpi_windows --goal sluice_api=0.77
+  bench_rows stream_mpi mpiexec -n 2 env "LD_PRELOAD=$PWD/build/apps/libsluice_mpis.so" "$measure" stream_mpi \
+    --goal enqueued/mpi_persistent=1.5,synchronised/mpi_persistent=0.8
   bench_rows hash_table mpiexec -n 2 "$measure" hash_table --goal mpi_rma=1.5
   bench_rows sparse_exchange mpiexec -n 2 "$measure" sparse_exchange --goal 'mpi*=1.5'
+  bench_rows collectives mpiexec -n 2 "$measure" collectives --goal 'mpi_collectives=1.3,mpi_win*=1.5'
+  bench_rows slices mpiexec -n 2 "$measure" slices --goal 'mpi_collectives=1.3'
+  bench_rows model "$run" -n 2 "$measure" model --rounds 4
+  bench_rows model-threads "$run" -n 2 --threads "$measure" model --rounds 4
   bench_rows packing mpiexec -n 2 "$measure" packing --rounds 10
   bench_rows overlap mpiexec -n 2 "$measure" overlap
   bench_rows scale "$run" -n 8 "$measure" scale
@@ -89,7 +96,7 @@ cmd_bench() {
   bench_rows failure "$run" -n 4 "$measure" failure || [ $? = 137 ]  # its last rank kills itself
   bench_rows progress "$run" -n 2 "$measure" progress
   bench_network tcp
-  [ -z "$apps" ] || bench_rows apps python3 apps/bench_apps.py "$bin/"{jacobi,faces,heat,life}
+  [ -z "$apps" ] || bench_rows apps python3 apps/bench_apps.py "$bin/"{jacobi,faces,heat,life,cg,fft,channel_flow}
   "$run" -n 2 --trace build/bench/timeline.json "$bin/jacobi" --nx 512 --ny 512 --niter 40 --nccheck 0 --stream host --no-verify
   goals_of "${benched[@]}"
   say "bench: JSON in build/bench"
@@ -99,7 +106,7 @@ cmd_bench() {
 figure_of() {
   local name=${1##*/}
   name=${name%.json}
-  case ${name%%-*} in latency | bandwidth | rate | halo | rma | scale | apps | timeline) echo "docs/plots/${name%%-*}.py" ;; esac
+  case ${name%%-*} in latency | bandwidth | rate | halo | model | rma | scale | apps | timeline) echo "docs/plots/${name%%-*}.py" ;; esac
 }
 
 cmd_plots() {

@@ -13,7 +13,7 @@ root = sys.argv[1]
 once = {}
 for entry in json.load(open("build/lint/compile_commands.json")):
     file = os.path.relpath(entry["file"], root)
-    if "/Unity/" in file or not file.startswith(("build/", "..")):
+    if not file.lower().endswith(".f90") and ("/Unity/" in file or not file.startswith(("build/", ".."))):
         once.setdefault(file, entry)
 os.makedirs("build/lint/once", exist_ok=True)
 json.dump(list(once.values()), open("build/lint/once/compile_commands.json", "w"))

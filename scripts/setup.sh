@@ -17,7 +17,7 @@ twice() { "$@" || { sleep 5 && "$@"; }; }
 declare -A packages=(
   [compiler]='g++ cmake ninja-build pkg-config ca-certificates python3'
   [library]='libfabric-dev libhwloc-dev mpich libmpich-dev'
-  [programs]='libcli11-dev libfmt-dev nlohmann-json3-dev libpng-dev libgif-dev'
+  [programs]='libcli11-dev libfmt-dev nlohmann-json3-dev libpng-dev libgif-dev libfftw3-dev'
   [tests]='libgtest-dev iproute2 locales make'
   [wheels]='python3-pip'
   [plots]='python3-matplotlib'

@@ -5,6 +5,8 @@
 A ```cpp block, or a ```c block (C99), with a main is a program, and the line before it must be a comment that says how to run it:
     <!-- run: sluice-run -n 2 -->     or     <!-- run: mpiexec -n 2 -->     or     <!-- run: sluice-run -n 2 with CUDA's driver -->
     or     <!-- run: mpiexec -n 2 with Sluice's windows -->     or     <!-- run: mpiexec -n 2 linked with Sluice's windows -->
+    or     <!-- run: mpiexec -n 2 linked with Sluice's stream MPI -->
+    or     <!-- run: mpiexec -n 2 with CUDA's driver linked with Sluice's stream MPI -->
 Each must exit 0. If a ```text block follows it directly, those lines must be its output, in any order. CUDA's driver is the emulated one.
 What this build has no MPI, no Kokkos or no CUDA for is listed as left out.
 """
@@ -20,7 +22,7 @@ import sys
 BLOCK = re.compile(
     r"(?P<before>[^\n]*)\n```(?P<language>cpp|c)\n(?P<code>.*?)\n```\n(?:\n?```text\n(?P<output>.*?)\n```\n)?", re.DOTALL
 )
-RUN = re.compile(r"<!-- run: (?P<launcher>sluice-run|mpiexec) (?P<args>[^>]*?)(?P<cuda> with CUDA's driver)?(?P<rma>(?: linked)? with Sluice's windows)? ?-->")
+RUN = re.compile(r"<!-- run: (?P<launcher>sluice-run|mpiexec) (?P<args>[^>]*?)(?P<cuda> with CUDA's driver)?(?P<rma>(?: linked)? with Sluice's windows| linked with Sluice's stream MPI)? ?-->")
 
 
 class Failure(Exception):
@@ -61,7 +63,8 @@ def compile_and_run(program, options):
     source.write_text(code + "\n")
     library = [f"-L{options.build}", f"-Wl,-rpath,{options.build}"]
     linked = with_windows.startswith(" linked")
-    mpi_flags = ["-Wl,-u,sluice_mpi_starter", "-lsluice_mpi"] if with_mpi and not linked else ["-lsluice_mpi_rma"] if linked else []
+    ours = "-lsluice_mpis" if with_windows.endswith("stream MPI") else "-lsluice_mpi_rma"
+    mpi_flags = ["-Wl,-u,sluice_mpi_starter", "-lsluice_mpi"] if with_mpi and not linked else [ours] if linked else []
     compiler = "mpicxx" if with_mpi else options.compiler
     # With checks, in which what the pages teach is no mistake.
     environment = {**os.environ, "SLUICE_CHECK": "1", "MPICH_CXX": options.compiler, "OMPI_CXX": options.compiler}  # what mpicxx calls

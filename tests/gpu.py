@@ -120,8 +120,10 @@ class Run:
         if path.is_file():
             return path
         kokkos = ("kokkos_spaces_test", "jacobi", "heat", "life", "faces")
-        part = "TESTS" if name == "conformance" else "KOKKOS" if name in kokkos else "APPS"
-        said = self.configured("APPS") if "no (" in self.configured("APPS") else self.configured(part)
+        of_mpi = ("conformance_mpi", "mpis_gpu", "mpix_on_gpu")
+        part = "TESTS" if name == "conformance" else "MPI" if name in of_mpi else "KOKKOS" if name in kokkos else "APPS"
+        first = "TESTS" if name in of_mpi else "APPS"
+        said = self.configured(first) if "no (" in self.configured(first) else self.configured(part)
         if part == "KOKKOS" and "switched off" in said:
             said = "build.apps says why"
         raise Skipped(f"{name} was not built; {said or 'nothing was configured'}")
@@ -272,10 +274,10 @@ def fault_of(code, output):
     return f"exit code {code}{where}: {last_line(output)}"
 
 
-def conformance(filter_text, brief_text, environment=None, before=(), most=MOST_SHARES):
+def conformance(filter_text, brief_text, environment=None, before=(), most=MOST_SHARES, program="conformance"):
     """A stage of the conformance suite: the tests of a filter, in at most so many processes at once."""
     def work(run):
-        words = [*before, run.program("conformance"), f"--gtest_filter={brief_text if run.brief else filter_text}"]
+        words = [*before, run.program(program), f"--gtest_filter={brief_text if run.brief else filter_text}"]
         count = min(most, run.most_shares, len(os.sched_getaffinity(0)))
         ends = run.shares(words, count, environment(run) if environment else {})
         found = tests_in("".join(output for _, output in ends))
@@ -400,6 +402,49 @@ def kokkos(run):
     return found
 
 
+# Programs of tests/mpis and of tests/mpix on a GPU's streams, by the number of ranks; the first two are a little of them.
+STREAM_MPI = {
+    2: ("ring", "halo", "queues", "together", "device", "ping_pong", "crossed", "doubles", "ready", "sends_first", "many_requests", "nobody",
+        "empty", "statuses", "imatch", "states", "sizes", "gaps", "allreduce"),
+    1: ("ring", "halo", "queues", "together", "device"),
+    3: ("ring", "halo", "queues", "together", "device"),
+}
+STREAM_MESSAGES = {
+    2: ("halo", "gpu_memory", "sizes", "requests", "truncation", "m_pair", "m_halo", "m_statuses", "gpu_requests", "gpu_order", "gpu_meanwhile",
+        "gpu_captures"),
+    3: ("ring", "halo", "m_halo", "m_allreduce", "gpu_requests"),
+}
+
+
+def mpiexec_of(build):
+    """What starts ranks of the MPI that this build found."""
+    cache = build / "CMakeCache.txt"
+    said = dict(re.findall(r"^(MPIEXEC_\w+):\w+=(.+)$", cache.read_text(), re.MULTILINE)) if cache.is_file() else {}
+    program = shutil.which(said.get("MPIEXEC_EXECUTABLE", "mpiexec"))
+    if not program:
+        raise Skipped("mpiexec is not there")
+    return [program, said.get("MPIEXEC_NUMPROC_FLAG", "-n")]
+
+
+def stream_mpi(name, variables, programs):
+    """Programs in the words of a dialect, whose ranks are processes of an MPI."""
+    environment = variables | {"SLUICE_TIMEOUT": "30s", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                               "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+
+    def work(run):
+        program = run.program(name)
+        start = mpiexec_of(run.build)
+        passed = []
+        for ranks, names in itertools.islice(programs.items(), 1 if run.brief else None):
+            names = names[:2] if run.brief else names
+            output = run.command(*start, ranks, program, *names, environment=environment)
+            if "passed" not in output.splitlines():
+                raise ValueError(f"with {ranks} ranks none said that they passed: {last_line(output)}")
+            passed.append(f"{len(names)} programs with {ranks} rank{'' if ranks == 1 else 's'}")
+        return {"what": ", ".join(passed)}
+    return work
+
+
 def facts(run):
     """Of the first GPU, which the benchmarks use: what its driver says, and what the library makes of it."""
     found = json.loads(run.command(sys.executable, ROOT / "tests" / "gpu_attributes.py"))
@@ -496,7 +541,8 @@ def measure_app(app):
 
 
 # Of the suites on streams of a GPU: those of graphs and kernels, and those that are about networks and other processors.
-NOT_EAGER = "*Graph*:*GpuK*:*cuda_graph*:*cuda_kernel*:*inline_cuda*_d3_*:*/Accesses.*:*/Atomics.*:*NoAtomics*:*Armed*:*Budgets*:*Bursts*"
+NOT_EAGER = ("*Graph*:*GpuK*:*cuda_graph*:*cuda_kernel*:*inline_cuda*_d3_*:*/Accesses.*:*/Atomics.*:*NoAtomics*:*Armed*:*Budgets*:*Bursts*:"
+             "*GpuWindows*:*GpuNotices*:*GpuTargets*")
 
 # In the order of their weight, so that a run that is cut short has the first ones.
 STAGES = [
@@ -560,6 +606,9 @@ STAGES = [
           bench("bench.replay.processes", "replay", "--sizes", "8", "--neighbours", "26", rounds=3)),
     Stage("bench.device.processes", "puts by kernels, between processes", 20,
           bench("bench.device.processes", "device", "--sizes", "8", rounds=3)),
+    Stage("conformance.windows", "windows of a GPU's memory, and windows from its streams", 60,
+          conformance("Quick/GpuWindows*cuda*:Quick/GpuNotices*cuda*:Quick/LostGpuWindows*cuda*:Quick/GpuTargets*cuda*",
+                      "Quick/GpuWindows.move*/shm_cuda_ours*:Quick/GpuNotices.bring*/threads_cuda_ours*")),
     Stage("conformance.waits", "kernels wait in place of streams' own operations", 45,
           conformance("Quick/GpuWaits.*/threads_cuda*:Quick/OneWay.*/threads_cuda*_13B:Quick/GpuMemory*.gets_*/threads_cuda*d1_13B:"
                       "Quick/GpuPlans*.*/threads_cuda*d1_13B:Quick/GpuWaits.*/shm_cuda*:Quick/OneWay.*/shm_cuda*d1_13B",
@@ -571,6 +620,25 @@ STAGES = [
           conformance("Quick/Gpu*/posted_cuda*:Quick/Gpu*/rung_cuda*:Wrapped/OneWay.*/posted_cuda*:Wrapped/OneWay.*/rung_cuda*:"
                       "Quick/Graphs.are_replayed*/posted_cuda*:Quick/Graphs.are_replayed*/rung_cuda*:-*GpuK*",
                       "Wrapped/OneWay.*/posted_cuda*d1_0B:Wrapped/OneWay.*/rung_cuda*d1_0B")),
+    Stage("conformance.collectives", "collectives on a GPU's stream, sums by a kernel", 60,
+          conformance("Quick/GpuCombining.*/shm_cuda_allocated_d1_64B:Quick/GpuCombining.*/threads_cuda_allocated_d1_64B:"
+                      "Quick/Exchanges.*/threads_cuda_allocated_d1_64B:"
+                      "Quick/GpuSlices.*cuda*:Quick/LostGpuMembers.*cuda*:Quick/GpuCollectiveGraphs.*cuda*:Quick/LostGraphMembers.*cuda*",
+                      "Quick/GpuCombining.gives*/threads_cuda_allocated_d1_64B")),
+    Stage("conformance.unr", "plans of messages on a GPU's stream, which packs and unpacks", 30,
+          conformance("Quick/UnrPlans.*/shm_cuda_allocated_d1_64B:Quick/UnrPlans.*/threads_cuda_allocated_d1_64B:"
+                      "Quick/UnrMistakes.*/threads_cuda_allocated_d1_64B:Quick/UnrEarlyPuts.*/threads_cuda_allocated_d1_64B",
+                      "Quick/UnrPlans.bring*/threads_cuda_allocated_d1_64B")),
+    Stage("conformance.segments", "ranges of a buffer in the order of a GPU's stream", 30,
+          conformance("Quick/Segments.*/threads_cuda*:Quick/Segments.*/shm_cuda*:Quick/MixedAny.*/shm_cuda*",
+                      "Quick/Segments.are_those*/shm_cuda*")),
+    Stage("conformance.mpi", "streams of a GPU over the backend of MPI's messages, ranks as threads", 30,
+          conformance("Quick/OneWay.*/threads_mpi_cuda*:Quick/GpuMemory*.*/threads_mpi_cuda*d1_*:Quick/GpuStreams.*/threads_mpi_cuda*d1_13B",
+                      "Quick/OneWay.*/threads_mpi_cuda*d1_13B", program="conformance_mpi")),
+    Stage("stream_mpi", "programs of MPI Advance's stream MPI, ranks started by MPI", 60,
+          stream_mpi("mpis_gpu", {"MPIS_TEST_STREAM": "cuda"}, STREAM_MPI)),
+    Stage("stream_mpi.messages", "programs of Cray's and MPICH's stream MPI, ranks started by MPI", 60,
+          stream_mpi("mpix_on_gpu", {"MPIX_TEST_STREAM": "cuda", "MPIX_TEST_THREADS": "1"}, STREAM_MESSAGES)),
     Stage("memcheck.graphs", "graphs and kernels under compute-sanitizer", 60,
           # One thread of a GPU that copies 200,000 bytes takes longer under it than a test may.
           memcheck("Quick/Graphs.are_replayed*/shm_cuda*_to_ours_d*:Quick/GpuKernels.*drive*/shm_cuda*_to_ours_d*:"

@@ -31,6 +31,7 @@ mkdir -p build/cuda/bin && touch build/cuda/bin/conformance
 echo "$@"
 echo "-- Sluice: HIP: no (missing: hip/hip_runtime_api.h)"
 echo "-- Sluice: rival-nvshmem: no (not found)"
+echo "-- Sluice: MPI: no (missing: MPI)"
 case "$*" in *rival-ucx*) echo "no compiler"; exit 1;; esac
 """
 NVCC = '#!/bin/sh\necho "release 13.0, V13.0.88"\n'
@@ -132,10 +133,15 @@ def faults_without_gpu(machine):
 
 def faults_of_tests(name, stage, build):
     """Some parts of the suite need a part of the build, without which they say so."""
-    needs = {"conformance.cxi": "providers/*emucxi*", "conformance.hip": "hip_on_cuda/*"}.get(name)
+    needs, says = {"conformance.cxi": ("providers/*emucxi*", "needs"), "conformance.hip": ("hip_on_cuda/*", "needs"),
+                   "conformance.mpi": ("bin/conformance_mpi", "was not built"), "stream_mpi": ("bin/mpis_gpu", "was not built"),
+                   "stream_mpi.messages": ("bin/mpix_on_gpu", "was not built")}.get(name, (None, ""))
     if needs and not list(build.glob(needs)):
-        if stage["result"] != "skipped" or "needs" not in stage["what"]:
+        if stage["result"] != "skipped" or says not in stage["what"]:
             yield f"{name}, which this build cannot run: {stage}"
+    elif name.startswith("stream_mpi"):
+        if (stage["result"], stage["what"]) != ("passed", "2 programs with 2 ranks"):
+            yield f"{name}: {stage}"
     elif stage["result"] != "passed" or stage["passed"] == 0:
         yield f"{name}: {stage}"
 
@@ -145,9 +151,10 @@ def faults_of_stages(machine):
     stages, page = machine.results()
     if code != 0:
         yield f"exit code {code}:\n{said}"
-    for name in ("threads", "processes", "graphs.first", "graphs.threads", "graphs.processes", "waits", "engine", "cxi", "hip"):
+    for name in ("threads", "processes", "graphs.first", "graphs.threads", "graphs.processes", "waits", "engine", "cxi", "hip",
+                 "collectives", "unr", "segments", "mpi"):
         yield from faults_of_tests(f"conformance.{name}", stages[f"conformance.{name}"], machine.options.build)
-    for name in ("litmus", "litmus.kernels", "memcheck", "memcheck.graphs", "released"):
+    for name in ("litmus", "litmus.kernels", "memcheck", "memcheck.graphs", "released", "stream_mpi", "stream_mpi.messages"):
         yield from faults_of_tests(name, stages[name], machine.options.build)
     for name, beside in (("bench.latency", "raw"), ("bench.replay", "eager"), ("bench.device", "on_streams"),
                          ("bench.replay.processes", "raw"), ("bench.device.processes", "raw")):
@@ -451,6 +458,36 @@ def faults_of_filters(machine):
         yield f"{len(missing)} of {len(every)} tests are in no stage: {', '.join(missing[:20])}"
 
 
+def faults_of_stream_mpi(machine):
+    """The programs are those of the tests. Ranks that say nothing have not passed; without mpiexec there are none."""
+    text = (ROOT / "tests" / "mpis" / "CMakeLists.txt").read_text()
+    lists = [names.split() for names in re.findall(r"(?:set\(|list\(APPEND )names ([^)]*)\)", text)]
+    every, of_two = set(lists[0]), set(lists[0]) | set(lists[1])
+    programs = {ranks: set(names) for ranks, names in gpu.STREAM_MPI.items()}
+    if programs != {1: every, 2: of_two, 3: every}:
+        yield f"programs of MPI Advance's: {programs}, and tests/mpis has {lists}"
+    known = re.findall(r'\{"(\w+)", run_', (ROOT / "tests" / "mpix" / "programs.cpp").read_text())
+    if unknown := {name for names in gpu.STREAM_MESSAGES.values() for name in names} - set(known):
+        yield f"programs of Cray's and MPICH's that tests/mpix has not: {unknown}"
+
+    build = machine.work / "mpis"
+    machine.add("mpis_gpu", "", build / "bin")
+    cache = "MPIEXEC_EXECUTABLE:FILEPATH=%s\nMPIEXEC_NUMPROC_FLAG:STRING=-np\n"
+    starts = machine.tools / "starts_ranks"
+    for path, says, result, what in ((starts, 'echo "$1 $2"; echo passed', "passed", "2 programs with 2 ranks"),
+                                     (starts, "echo nothing", "failed", "none said that they passed: nothing"),
+                                     (starts, "echo passed; exit 3", "failed", "exit code 3"),
+                                     (machine.tools / "nowhere", "", "skipped", "mpiexec is not there")):
+        machine.add("starts_ranks", f"#!/bin/sh\n{says}\n")
+        (build / "CMakeCache.txt").write_text(cache % path)
+        machine.gpu("^stream_mpi$", "--build", build)
+        stage = machine.results()[0]["stream_mpi"]
+        if stage["result"] != result or what not in stage["what"]:
+            yield f"ranks that say {says!r}: {stage}"
+        if result == "passed" and "-np 2\n" not in (machine.out / "stream_mpi.log").read_text():
+            yield "ranks are not started with MPI's own option"
+
+
 def faults_of_hip(machine):
     """HIP's headers are there, but its part does not compile."""
     tree = machine.work / "with_hip"
@@ -483,7 +520,7 @@ def faults_without_much(machine):
                    "LIBFABRIC_HOME": str(fabric)}
     for name in ("NCCL_HOME", "NVSHMEM_HOME", "Kokkos_ROOT", "SLUICE_SOURCE_Kokkos"):
         environment[name] = ""
-    machine.gpu("build|conformance.hip|verify.jacobi", tree=tree, environment=environment)
+    machine.gpu("build|conformance.hip|verify.jacobi|stream_mpi", tree=tree, environment=environment)
     stages, page = machine.results()
     configured = (tree / "build" / "log" / "configure-cuda.log").read_text()
     if stages["build"]["result"] != "passed" or f"-DSLUICE_NCCL_DIR={packages}/nvidia/nccl" not in configured:
@@ -496,14 +533,15 @@ def faults_without_much(machine):
         yield f"rivals, one of which cannot be compiled: {rivals}"
     if stages["build.apps"]["result"] != "skipped" or "cannot be downloaded" not in stages["build.apps"]["what"]:
         yield f"applications, without Kokkos: {stages['build.apps']}"
-    for name, why in (("conformance.hip", "HIP: no (missing: hip"), ("verify.jacobi", "not built")):
+    for name, why in (("conformance.hip", "HIP: no (missing: hip"), ("verify.jacobi", "not built"),
+                      ("stream_mpi", "mpis_gpu was not built; Sluice: MPI: no (missing: MPI)")):
         if stages[name]["result"] != "skipped" or why not in stages[name]["what"]:
             yield f"{name} without what it needs: {stages[name]}"
 
 
 LOOKS = (faults_without_gpu, faults_of_filters, faults_of_goals, faults_of_order, faults_of_releases, faults_of_libfabric,
          faults_of_stages, faults_of_failures, faults_of_programs, faults_of_turns, faults_of_limits, faults_of_hip,
-         faults_without_much)
+         faults_of_stream_mpi, faults_without_much)
 
 
 def main():

@@ -97,6 +97,15 @@ void copy(const device::OutArgs& args, const unsigned* grid) {
   }
 }
 
+void reduce(void** parameters, unsigned* grid, unsigned*) {
+  device::ReduceArgs args{};
+  std::memcpy(&args, *parameters, sizeof args);
+  args.to = alias(args.to);
+  args.first = alias(const_cast<std::byte*>(args.first));
+  args.second = alias(const_cast<std::byte*>(args.second));
+  for (unsigned x = 0; x < grid[0]; ++x) kernel::reduce(kThread, args, x, grid[0]);
+}
+
 /// Arguments of a program's kernel.
 template <class Args>
 Args copied(void** parameters) {
@@ -204,6 +213,7 @@ bool add_kernels(void* driver) {
   register_one(Kernel::end_put, run<OutArgs, one_block<OutArgs, kernel::end_put>>, sizeof(OutArgs));
   register_one(Kernel::wait, run<InArgs, one_block<InArgs, kernel::wait>>, sizeof(InArgs));
   register_one(Kernel::release, run<InArgs, one_block<InArgs, kernel::release>>, sizeof(InArgs));
+  register_one(Kernel::reduce, reduce, sizeof(ReduceArgs));
   return true;
 }
 

@@ -15,13 +15,13 @@ import tempfile
 import mutants
 
 # Bottom up. A file includes its own floor and lower ones only; "include" is the public API.
-FLOORS = ["base", "include", "device", "backends", "peers", "runtime", "launch", "rma", "collectives", "c"]
+FLOORS = ["base", "include", "device", "backends", "peers", "runtime", "launch", "rma", "collectives", "segments", "unr", "c", "dialects"]
 # Folders outside the library and what they may include besides the public API and the standard library.
 OUTSIDE = ["apps", "tests", "examples"]
 CODE = {".cpp", ".hpp", ".cu", ".c", ".h"}
 SOURCES = CODE | {".cmake", ".py", ".sh"}
 
-MPI_PLACES = [r"include/sluice/mpi(\.hpp|_rma\.h)", r"launch/mpi\.cpp", r"rma/mpi/.*", r"apps/.*mpi[^/]*", r"tests/.*", r"examples/.*"]
+MPI_PLACES = [r"include/sluice/(mpi(\.hpp|_rma\.h)|unr_mpi\.hpp|dialects/.*)", r"launch/mpi\.cpp", r"backends/mpi/over_mpi\.[ch]pp", r"rma/mpi/.*", r"dialects/.*", r"apps/.*mpi[^/]*", r"tests/.*", r"examples/.*"]
 VENDOR = re.compile(r"^(cuda(_\w+)?|hip/.*|nvtx3/.*|cooperative_groups|nccl|nvml)(\.h|\.hpp)?$")
 STANDARD = re.compile(r"^[a-z_0-9]+$")  # of C++: no folder, no suffix
 C_TYPES = ("stddef.h", "stdint.h")  # for the public headers for C
@@ -36,7 +36,9 @@ OPT_IN = [(r"Kokkos_.*", r"include/sluice/(kokkos|cabana)(\.hpp|/.*)"),
           (r"(KokkosComm/|Kokkos_).*|mpi\.h", r"include/sluice/kokkos_comm(\.hpp|/.*)"),
           (r"Cabana_.*|mpi\.h", r"include/sluice/cabana(\.hpp|/.*)")]
 # What an application measures inside of the library.
-INSIDE = [("apps/bench/copy.cpp", "base/copy.hpp")]
+INSIDE = [("apps/bench/copy.cpp", "base/copy.hpp"), ("apps/bench/model/fit.hpp", "collectives/loggp.hpp"),
+          ("apps/bench/model/predict.cpp", "collectives/footprint.hpp"), ("apps/bench/model/predict.hpp", "collectives/model.hpp"),
+          ("apps/bench/model/written.hpp", "collectives/loggp.hpp")]
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:work|home|root|Users|scratch)/[\w.]")
 # What prints numbers as the program's locale has it: with a decimal comma, or with points between thousands.
 LOCALISED = re.compile(r"(?<!\w)(v?[fs]n?printf|v?printf|\w*stringstream|\w*ofstream|cout|cerr|clog)\b")
@@ -46,6 +48,7 @@ FRIENDS = [r"include/.*"]
 INTRUSIVE = re.compile(r"\b(friend|dynamic_cast)\b")
 # Channels and plans know their rank by runtime/services.hpp alone.
 CHANNELS = re.compile(r"runtime/(channel|channel_waits|sender|receiver|plan)\.[ch]pp")
+EXPORTED = ("device/copy_anywhere.hpp", "device/handshake.hpp")  # by a shared library, for libraries on top
 SEAM = "backends/transport.hpp"
 SEAM_MOST = 30  # functions that a backend must write
 PURE_VIRTUAL = re.compile(r"\bvirtual\b[^;{]*=\s*0\s*;")
@@ -93,11 +96,19 @@ def library_finding(source, header):
         return "rma/ is built on the public API: it includes base/, include/ and itself only"
     if floor == "collectives" and target not in ("base", "include", "device", "runtime", "collectives"):
         return "collectives/ knows no backend and no peers: it is built on channels"
+    if floor == "unr" and target not in ("base", "include", "device", "runtime", "unr"):
+        return "unr/ is built on channels and windows: it knows no backend, no peers and no collectives"
+    if floor == "segments" and target not in ("base", "include", "runtime", "segments"):
+        return "segments/ is built on channels: it includes base/, include/, runtime/ and itself only"
+    if floor == "dialects" and header not in EXPORTED and target not in ("base", "include", "rma", "c", "dialects"):
+        return f"dialects/ is built on the public API: it includes base/, include/, rma/, c/, {', '.join(EXPORTED)} and itself only"
     if floor == "base" and target != "base":
         return "base/ includes the standard library only"
     if header == "runtime/world.hpp" and CHANNELS.fullmatch(source.as_posix()):
         return "channels and plans know their rank by runtime/services.hpp alone"
     named = backend_of(header)
+    if (source.as_posix(), header) == ("launch/mpi.cpp", "backends/mpi/over_mpi.hpp"):
+        return None  # of the same library: the context's communicator is given to the backend
     if named and named != backend_of(source) and source.as_posix() != "backends/backends.cpp":
         return f"only backends/backends.cpp and the backend itself name backends/{named}"
     return None
@@ -128,7 +139,7 @@ def foreign_finding(source, header):
     if top == "base" and not (STANDARD.match(header) or SYSTEM.match(header)):
         return "base/ includes the standard library and the system's headers only"
     if header == "mpi.h" and not any(re.fullmatch(p, path) for p in MPI_PLACES):
-        return "<mpi.h> is for mpi.hpp, launch/mpi.cpp, rma/mpi, the MPI files of applications, and tests"
+        return "<mpi.h> is for mpi.hpp, launch/mpi.cpp, backends/mpi/over_mpi, rma/mpi, dialects, the MPI files of applications, and tests"
     if VENDOR.match(header) and not any(re.fullmatch(p, path) for p in VENDOR_PLACES):
         return "vendor headers are for device/, the bench's rivals on GPUs, tests and examples"
     if FABRIC.match(header) and not any(re.fullmatch(p, path) for p in FABRIC_PLACES):
@@ -271,12 +282,15 @@ PLANTS = [
     ("rma/x.cpp", SPDX + '#include "runtime/channel.hpp"\n', "built on the public API"),
     ("runtime/x.cpp", SPDX + '#include "rma/barrier.hpp"\n', "never points up"),
     ("collectives/x.cpp", SPDX + '#include "rma/barrier.hpp"\n', "built on channels"),
+    ("unr/x.cpp", SPDX + '#include "collectives/schedule.hpp"\n', "channels and windows"),
+    ("segments/x.cpp", SPDX + '#include "rma/barrier.hpp"\n', "built on channels"),
     ("device/x.cpp", SPDX + '#include "backends/transport.hpp"\n', "never points up"),
     ("device/x.cu", SPDX + '#include "backends/transport.hpp"\n', "never points up"),
     ("device/x.cu", "int x;\n", "no SPDX"),
     ("backends/shm/x.cpp", SPDX + '#include "backends/threads/transport.hpp"\n', "only backends/backends.cpp"),
     ("backends/x.cpp", SPDX + '#include "backends/shm/transport.hpp"\n', "only backends/backends.cpp"),
     ("runtime/x.cpp", SPDX + '#include "backends/shm/transport.hpp"\n', "only backends/backends.cpp"),
+    ("launch/x.cpp", SPDX + '#include "backends/mpi/over_mpi.hpp"\n', "only backends/backends.cpp"),
     ("runtime/x.cpp", SPDX + '#include "tests/peers.hpp"\n', "nothing of apps"),
     ("include/sluice/x.hpp", SPDX + "#include <fmt/format.h>\n", "but the standard library"),
     ("include/sluice/x.hpp", SPDX + "#include <Kokkos_Core.hpp>\n", "but the standard library"),
@@ -322,6 +336,7 @@ GOOD = {
     "base/words.cpp": SPDX + '#include "base/words.hpp"\n#include <atomic>\n',
     "base/words.hpp": SPDX + "#include <atomic>\n",
     "include/sluice/types.hpp": SPDX + "#include <cstdint>\n",
+    "include/sluice/unr_mpi.hpp": SPDX + "#include <sluice/types.hpp>\n#include <mpi.h>\n",
     "include/sluice/kokkos/x.hpp": SPDX + "#include <sluice/types.hpp>\n#include <Kokkos_Core.hpp>\n",
     "include/sluice/mpi.hpp": SPDX + "#include <sluice/types.hpp>\n#include <mpi.h>\n",
     "device/host.cpp": SPDX + '#include "base/words.hpp"\n#include <sluice/types.hpp>\n',
@@ -336,8 +351,11 @@ GOOD = {
     "c/plan.cpp": SPDX + '#include "c/guard.hpp"\n',
     "include/sluice/c.h": "/* " + SPDX[3:-1] + " */\n#include <stdint.h>\n",
     "runtime/engine.cpp": SPDX + '#include "backends/transport.hpp"\n',
+    "launch/mpi.cpp": SPDX + '#include "backends/mpi/over_mpi.hpp"\n#include <mpi.h>\n',
     "rma/barrier.cpp": SPDX + '#include "rma/barrier.hpp"\n#include "base/limit.hpp"\n#include <sluice/channel.hpp>\n',
+    "unr/core.cpp": SPDX + '#include "unr/core.hpp"\n#include "device/copy.hpp"\n#include <sluice/channel.hpp>\n',
     "collectives/binomial.cpp": SPDX + '#include "collectives/binomial.hpp"\n#include "runtime/fate.hpp"\n',
+    "segments/end.cpp": SPDX + '#include "segments/end.hpp"\n#include "runtime/sender.hpp"\n',
     "apps/life/main.cpp": SPDX + '#include "apps/common/png.hpp"\n#include "apps/life/rle.hpp"\n#include <png.h>\n',
     "apps/bench/copy.cpp": SPDX + '#include "base/copy.hpp"\n',
     "apps/common/exchange_mpi.cpp": SPDX + "#include <mpi.h>\n",

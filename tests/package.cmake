@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs the build tree BUILD into WORK/prefix, builds examples/consumer against it with find_package and by hand with
-# pkg-config, examples/c, examples/windows, tests/package/plugins, examples/kernels with nvcc and with clang for HIP, examples/kokkos, and runs what came out. Without
+# pkg-config, examples/c, examples/windows, examples/unr, tests/package/plugins, examples/kernels with nvcc and with clang for HIP, examples/kokkos, and runs what came out. Without
 # BUILD it makes one first, of a shared library, with OPTIONS. With PARENT that is one of tests/package/parent, which has the
 # library inside. NVCC and CLANG are for GPUs; KOKKOS is where Kokkos' package is.
 # Run as: cmake -DBUILD= -DSOURCE= -DWORK= -DC= -DCXX= -DFLAGS= [-DOPTIONS=] [-DPARENT=ON] -DMPI= -DCUDA= -DHIP= -DNVCC= -DCLANG= -DHIP_INCLUDE= -DKOKKOS=
@@ -75,6 +75,11 @@ step("${CMAKE_COMMAND}" -S "${SOURCE}/examples/windows" -B "${WORK}/windows" -G 
      "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_CXX_FLAGS=${FLAGS}" -DCMAKE_CXX_STANDARD=20)
 step("${CMAKE_COMMAND}" --build "${WORK}/windows" -j 1)
 step(${run} "${WORK}/windows/hash_table")
+
+step("${CMAKE_COMMAND}" -S "${SOURCE}/examples/unr" -B "${WORK}/unr" -G Ninja
+     "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_CXX_FLAGS=${FLAGS}" -DCMAKE_CXX_STANDARD=20)
+step("${CMAKE_COMMAND}" --build "${WORK}/unr" -j 1)
+step(${run} "${WORK}/unr/two_sided_to_plan")
 
 set(for_tsan FALSE)
 if(OPTIONS MATCHES "SLUICE_SANITIZER=thread")

@@ -83,6 +83,7 @@ base::Fd make_board() {
 template <class Run>
 [[noreturn]] void end_with_ranks(Run run, const Peers& peers, const Body& body) {
   const Options options{peers.timeout, peers.connect_timeout, peers.backend};
+  if (before_ranks != nullptr) before_ranks();
   if (!peers.processes) capture_mode = CaptureMode::of_thread;
   std::atomic<bool> threw{false};
   const Body traced = [&](Context& context) {

@@ -62,6 +62,9 @@ struct Ended {
 /// that goes on.
 void run_peers(const Peers& peers, const Body& body);
 
+/// Called in each process of ranks before they start, by a program that sets it; null: nothing is called.
+inline void (*before_ranks)() = nullptr;
+
 /// Runs ranks that are expected to end badly: the caller checks how they ended.
 Ended end_of_peers(const Peers& peers, const Body& body);
 

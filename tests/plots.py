@@ -20,6 +20,7 @@ BENCHES = {
     "rate": (2, ["--sizes", "8:64"], ["message (bytes)", "messages (million/s)", "64 B"]),
     "halo": (2, ["--sizes", "8:64"], ["message (bytes)", "time of a step (us)", "4 neighbours"]),
     "rma": (2, ["--sizes", "64,4k"], ["time (us)", "floor", "Sluice's speed"]),
+    "model": (2, ["--sizes", "8,64,512"], ["message (bytes)", "predicted"]),
     "scale": (4, ["--sizes", "8"], ["pairs of ranks", "time one way (us)", "one_pair"]),
 }
 

@@ -26,22 +26,29 @@ VOLUME = "{bin}/jacobi --dims 3 --nx 23 --ny 19 --nz 17 --niter 30"
 HEAT = "{bin}/heat --nx 66 --ny 40 --timesteps 60"
 HEAT_3D = "{bin}/heat --dims 3 --nx 22 --ny 18 --nz 14 --timesteps 40"
 FACES = "{bin}/faces --nodes 7 --timesteps 40"
+CG = "{bin}/cg --nx 61 --ny 40 --niter 60"
+CG_3D = "{bin}/cg --dims 3 --nx 19 --ny 17 --nz 14 --niter 40"
+CHANNEL_FLOW = "{bin}/channel_flow --nx 12 --ny 13 --nz 11 --timesteps 3"
+FFT = "{bin}/fft --nx 15 --ny 12 --nz 14 --timesteps 3 --slabs 2"
 LIFE_60 = LIFE.replace("--timesteps 70", "--timesteps 60")
 RUN = "{bin}/sluice-run"
 PASSED = r"^VERIFICATION: PASSED$"
 EMUCUDA = "env LD_LIBRARY_PATH={emucuda} EMUCUDA_KERNELS={emucuda}/libemukernels.so"
 FAKE_UCX = f"{EMUCUDA} PATH={{out}}:/usr/bin:/bin"
 OUR_WINDOWS = "env LD_PRELOAD={bin}/../libsluice_mpi_rma.so"  # before MPI's
+OUR_STREAM_MPI = "env LD_PRELOAD={bin}/../libsluice_mpis.so"
 OPENMP = "env OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive"
 RANKS = (1, 2, 4, 6)
 SEVERAL = RANKS[1:]
 COMMS = ("mpi", "mpi_persistent", "sluice")
-MESHES = (("volume", VOLUME), ("faces", FACES), ("heat", HEAT), ("heat_3d", HEAT_3D), ("jacobi", JACOBI), ("life", LIFE))
+MESHES = (("volume", VOLUME), ("faces", FACES), ("heat", HEAT), ("heat_3d", HEAT_3D), ("jacobi", JACOBI), ("life", LIFE),
+          ("cg", CG), ("cg_3d", CG_3D), ("fft", FFT), ("channel_flow", CHANNEL_FLOW))
 BACKENDS = ("threads", "shm", "ofi:tcp")
-# Each example of windows, and the line of rank 0, which is printed if the result is that of a serial computation.
+# Each example of windows and of plans of messages, and the line of one rank, which is printed if the result is that of a serial computation.
 EXAMPLES = (("hash_table", r"^hash table: 1000 keys inserted"), ("sparse_exchange", r"^sparse exchange: rank 0 got \d+ messages"),
             ("pipeline", r"^pipeline: 10 sweeps, corner 2990$"), ("reduction_tree", r"^reduction tree: 100 sums of 4 ranks$"),
-            ("cholesky", r"^Cholesky: 128 x 128 numbers"), ("ping_pong", r"^ping-pong: 2 balls, 100 hops each$"))
+            ("cholesky", r"^Cholesky: 128 x 128 numbers"), ("ping_pong", r"^ping-pong: 2 balls, 100 hops each$"),
+            ("two_sided_to_plan", r"^two-sided and plan: 100 equal messages$"))
 
 
 def across(name, command, backend, n):
@@ -63,9 +70,13 @@ ROWS = [
       for n in (1, 2, 4) for stream in ("program", "host")),
     *((f"life.{n}.{stream}", f"{RUN} -n {n} {LIFE} --stream {stream} --verify", 0, PASSED)
       for n in (1, 2, 4) for stream in ("program", "host")),
+    *((f"{name}.{n}.{stream}", f"{RUN} -n {n} {command} --stream {stream} --verify", 0, PASSED)
+      for name, command in (("cg", CG), ("fft", FFT), ("channel_flow", CHANNEL_FLOW)) for n in (1, 2, 3, 4) for stream in ("program", "host")),
     *((f"{name}.checked{threads.strip('-')}", f"env SLUICE_CHECK=1 {RUN} -n 3 {threads} {command} --stream {stream} --verify", 0, PASSED)
       for name, command, threads, stream in (("jacobi", JACOBI, "", "host"), ("life", LIFE, "--threads", "host"),
-                                             ("heat", HEAT, "", "program"), ("faces", FACES, "--threads", "host"))),
+                                             ("heat", HEAT, "", "program"), ("faces", FACES, "--threads", "host"),
+                                             ("cg", CG, "", "host"), ("fft", FFT, "--threads", "program"),
+                                             ("channel_flow", CHANNEL_FLOW, "", "host"))),
     *((f"bench.checked.{name}.{stream}", f"env SLUICE_CHECK=1 {RUN} -n 2 {{bin}}/sluice-bench {name} --stream {stream} --sizes 64 --iters 10 --rounds 1", 0, r"^# ")
       for name, stream in (("latency", "program"), ("halo", "host"))),
     ("jacobi.threads", f"{RUN} --threads -n 3 {JACOBI} --verify", 0, PASSED),
@@ -86,7 +97,8 @@ ROWS = [
     # Survivors end by themselves, though their streams are far ahead.
     *((f"{name}.killed", f"{RUN} -n 3 {{out}}/killed_as_rank_1 {command} {steps} 999999999 --stream host --no-verify", 128 + 9,
        r"\A(?![^\0]*killed rank)[^\0]*rank 1 was ended by signal 9")
-      for name, command, steps in (("jacobi", "{bin}/jacobi -n 67 --nccheck 0", "--niter"), ("heat", "{bin}/heat -n 66", "--timesteps"))),
+      for name, command, steps in (("jacobi", "{bin}/jacobi -n 67 --nccheck 0", "--niter"), ("heat", "{bin}/heat -n 66", "--timesteps"),
+                                    ("cg", "{bin}/cg -n 66 --nccheck 0", "--niter"), ("fft", "{bin}/fft -n 16", "--timesteps"), ("channel_flow", "{bin}/channel_flow -n 16", "--timesteps"))),
     *((f"{name}.killed_into_a_file", f"{{out}}/killed_into_a_file {RUN} -n 2 {command} 999999999 --no-verify", 0, wanted)
       for name, command, wanted in (("jacobi", "{bin}/jacobi -n 67 --niter", r"^Jacobi relaxation: "), ("heat", "{bin}/heat -n 66 --timesteps", r"^Heat: "),
                                     ("faces", "{bin}/faces -n 8 --timesteps", r"^Faces: "), ("life", "{bin}/life -n 66 --timesteps", r"^Life "))),
@@ -102,6 +114,26 @@ ROWS = [
     ("heat.of_two_meshes", "mpiexec -n 1 {bin}/heat --nx 80 --ny 66 --no-verify : -n 1 {bin}/heat --nx 80 --ny 67 --no-verify", 1,
      r"the two ends disagree: .*f8\["),
     ("heat.nothing_to_write", f"{RUN} -n 2 {HEAT} -F 3", 2, r"^heat: --write-freq: "),
+    ("cg.residual", f"{RUN} -n 3 {{bin}}/cg --nx 61 --ny 40 --tolerance 1e-6", 0, r"^residual: [0-9.]+e-07, [0-9.]+e-07 of the result itself$"),
+    ("cg.no_communication", f"{RUN} -n 2 {CG} --comm none", 0, r"^VERIFICATION: skipped"),
+    *((f"{name}.copies", f"{RUN} -n 3 {command} --comm copies --stream host --verify", 0, PASSED)
+      for name, command in (("cg", CG), ("fft", FFT), ("channel_flow", CHANNEL_FLOW))),
+    *((f"{name}.{comm}_on_a_stream", f"mpiexec -n 3 {command} --comm {comm} --stream host --verify", 0, PASSED)
+      for name, command in (("cg", CG), ("fft", FFT), ("channel_flow", CHANNEL_FLOW)) for comm in ("mpi", "mpi_persistent")),
+    *((f"{name}.on_a_gpu", f"{RUN} -n 2 {command} --stream cuda", 2, rf"^{name}: --stream cuda: ")
+      for name, command in (("cg", CG), ("fft", FFT), ("channel_flow", CHANNEL_FLOW))),
+    ("cg.no_z", f"{RUN} -n 2 {CG} --nz 8", 2, r"^cg: --nz: "),
+    ("cg.nan", f"{RUN} -n 2 {CG} --tolerance nan", 2, r"^cg: --tolerance: nan is no residual"),
+    ("cg.too_many_ranks", f"{RUN} -n 7 {{bin}}/cg --dims 3 -n 4", 2, r"^cg: a mesh of 4 x 4 x 4 cells cannot"),
+    ("fft.too_many_ranks", f"{RUN} -n 7 {{bin}}/fft -n 4", 2, r"^fft: a box of 4 x 4 x 4 cells cannot be divided into pencils for 7 ranks$"),
+    *((f"channel_flow.{comm}_in_rows", f"mpiexec -n 4 {CHANNEL_FLOW} --comm {comm} --verify", 0, PASSED) for comm in ("mpi", "mpi_persistent")),
+    ("channel_flow.conservation", f"{RUN} -n 4 {CHANNEL_FLOW} --no-verify", 0, r"^CONSERVATION: PASSED"),
+    ("channel_flow.no_communication", f"{RUN} -n 2 {CHANNEL_FLOW} --comm none", 0, r"^VERIFICATION: skipped"),
+    ("channel_flow.flat", f"{RUN} -n 2 {CHANNEL_FLOW} --nz 1", 2, r"^channel_flow: --nz: "),
+    ("channel_flow.too_many_ranks", f"{RUN} -n 7 {{bin}}/channel_flow -n 4", 2, r"^channel_flow: a box of 4 x 4 x 4 cells cannot"),
+    ("fft.no_slabs", f"{RUN} -n 2 {{bin}}/fft --slabs 0", 2, r"^fft: --slabs: "),
+    ("fft.no_communication", f"{RUN} -n 2 {FFT} --comm none", 0, r"^VERIFICATION: skipped"),
+    ("fft.not_compared", f"{RUN} -n 2 {{bin}}/fft -n 12 --no-verify", 0, r"^VERIFICATION: skipped"),
     ("jacobi.periodic_volume", f"{RUN} -n 2 {VOLUME} --periodic x", 2, r"^jacobi: --periodic: "),
     ("jacobi.no_norm", f"{RUN} -n 4 {JACOBI} --nccheck 0 --stream host --periodic xy --verify", 0, PASSED),
     ("jacobi.copies", f"{RUN} -n 3 {JACOBI} --comm copies --stream host --verify", 0, PASSED),
@@ -223,8 +255,12 @@ ROWS = [
           ("deep", 2, "--depth 2", ".*--depth"), ("read", 2, "--touch", ".*--touch"), ("of_half_a_word", 2, "--sizes 4:8", "moves words: --sizes begin at 8"),
           ("of_three", 3, "", "needs exactly 2 ranks"))),
     *((f"bench.{name}.on_a_stream", f"{RUN} -n 2 {{bin}}/sluice-bench {name} --stream host", 2, rf"^sluice-bench: {name} .*--stream host")
-      for name in ("hash_table", "sparse_exchange")),
+      for name in ("hash_table", "sparse_exchange", "slices")),
+    ("bench.slices_over_a_network", f"{RUN} -n 2 {{bin}}/sluice-bench slices --backend ofi:tcp", 2,
+     r"^sluice-bench: slices needs memory that all ranks map"),
     ("bench.mpi_windows.without_ours", f"{RUN} -n 2 {{bin}}/sluice-bench mpi_windows", 2, r"^sluice-bench: mpi_windows needs libsluice_mpi_rma"),
+    ("bench.stream_mpi.without_ours", f"{RUN} -n 2 {{bin}}/sluice-bench stream_mpi", 2, r"^sluice-bench: stream_mpi (needs libsluice_mpis|is not in this)"),
+    ("bench.stream_mpi.without_a_stream", f"{RUN} -n 2 {{bin}}/sluice-bench stream_mpi --stream program", 2, r"^sluice-bench: stream_mpi is measured on a stream"),
     ("bench.packing_without_kokkos", f"{RUN} -n 2 {{bin}}/sluice-bench packing", 2,
      r"^sluice-bench: packing is not in this sluice-bench: it was built without Kokkos$"),
     *((f"bench.columns.{name}", f"{RUN} -n 2 {{bin}}/sluice-bench {how} --columns cup-ecs", 2, rf"^sluice-bench: --columns cup-ecs {wanted}")
@@ -253,7 +289,7 @@ PARTS = "moving_alone computing_alone"
 BENCHES = [
     ("latency", f"{RUN} -n 2 {BENCH} latency --sizes 8:16", 0, FLOORS),
     ("latency.user", f"{RUN} -n 2 {BENCH} latency --memory user --sizes 64k --touch", 0, f"{FLOORS} shared_copy"),
-    ("latency.pinned", f"{RUN} -n 2 {PINNED} latency --sizes 8 --goal floor=0.0001,protocol_floor=9999@8", 0, FLOORS),
+    ("latency.pinned", f"{RUN} -n 2 {PINNED} latency --sizes 8 --goal floor=0.0001,protocol_floor=999999999@8", 0, FLOORS),
     ("latency.bound", f"{RUN} -n 2 --bind core {PINNED} latency --sizes 8 --against none", 0, ""),
     ("latency.host", f"{RUN} -n 2 {BENCH} latency --stream host --sizes 0:1 --against none", 0, ""),
     ("latency.threads", f"{RUN} -n 2 --threads {BENCH} latency --sizes 8 --depth 2 --csv {{out}}/latency.csv --columns cup-ecs", 0, FLOORS),
@@ -273,8 +309,15 @@ BENCHES = [
     ("rma", f"{RUN} -n 2 {BENCH} rma --sizes 8,64,64k", 0, "floor sluice_call"),
     ("rma.threads", f"{RUN} -n 2 --threads {BENCH} rma --sizes 512", 0, "floor sluice_call"),
     ("hash_table", f"{RUN} -n 3 {BENCH} hash_table", 0, ""),
+    ("segments", f"{RUN} -n 2 {BENCH} segments --sizes 8,64k", 0, "channel"),
+    ("messages", f"{RUN} -n 2 {BENCH} messages --sizes 8,1k", 0, "alone"),
     ("sparse_exchange", f"{RUN} -n 3 --threads {BENCH} sparse_exchange --sizes 8,64k", 0, ""),
     *((f"{name}.ofi", f"{RUN} -n 2 {BENCH} {name} --backend ofi:tcp", 0, "") for name in ("hash_table", "sparse_exchange")),
+    ("collectives", f"{RUN} -n 3 {BENCH} collectives --sizes 8,16k", 0, ""),
+    ("slices", f"{RUN} -n 2 {BENCH} slices --sizes 8k,64k", 0, "allreduce"),
+    ("slices.threads", f"{RUN} -n 4 --threads {BENCH} slices --sizes 8k", 0, "allreduce owners"),
+    ("model", f"{RUN} -n 2 {BENCH} model --sizes 8,512,16k --write-model {{out}}/costs", 0, "predicted"),
+    ("model.threads", f"{RUN} -n 4 --threads {BENCH} model --sizes 8,512", 0, "predicted"),
     ("setup", f"{RUN} -n 2 {BENCH} setup", 0, ""),
     ("setup.threads", f"{RUN} -n 8 --threads {BENCH} setup --sizes 4k", 0, ""),
     ("copy", f"{BENCH} copy --sizes 8,64k --offsets 0,16", 0, "shipped tuned"),
@@ -323,17 +366,22 @@ BENCHES = [
     ("rma.mpi", f"mpiexec -n 2 {BENCH} rma --sizes 8,64", 0, "floor mpi_rma sluice_call"),
     ("hash_table.mpi", f"mpiexec -n 2 {BENCH} hash_table", 0, "mpi_rma"),
     ("sparse_exchange.mpi", f"mpiexec -n 2 {BENCH} sparse_exchange --sizes 8,4k", 0, "mpi_rma mpi_nbx mpi_rsx"),
+    ("collectives.mpi", f"mpiexec -n 2 {BENCH} collectives --sizes 8", 0, "mpi_collectives mpi_winfence mpi_winlock"),
+    ("slices.mpi", f"mpiexec -n 4 {BENCH} slices --sizes 8k", 0, "allreduce owners mpi_collectives"),
     ("mpi_windows", f"mpiexec -n 2 {OUR_WINDOWS} {BENCH} mpi_windows", 0, "sluice_api"),
+    ("stream_mpi", f"mpiexec -n 2 {OUR_STREAM_MPI} {BENCH} stream_mpi --sizes 8,4k", 0, "sluice_api floor mpi_persistent"),
+    ("stream_mpi.user", f"mpiexec -n 2 {OUR_STREAM_MPI} {PINNED} stream_mpi --sizes 0,64k --neighbours 26 --memory user --against mpi_persistent", 0,
+     "sluice_api mpi_persistent"),
     ("packing.mpi", f"mpiexec -n 2 {BENCH} packing --sizes 4:8 --csv {{out}}/packing.csv --columns cup-ecs", 0, "mpi_packed mpi_datatype"),
     ("setup.mpi", f"mpiexec -n 2 {BENCH} setup", 0, ""),
-    *((name, f"{APPS} {{bin}}/{name}", 0, "mpi mpi_persistent none") for name in ("jacobi", "heat", "life")),
+    *((name, f"{APPS} {{bin}}/{name}", 0, "mpi mpi_persistent none") for name in ("jacobi", "heat", "life", "cg", "fft", "channel_flow")),
     ("faces", f"{APPS} {{bin}}/faces --phases --csv {{out}}/runs.csv", 0, "mpi mpi_persistent none"),
     *((f"{name}.{sweep}", f"{APPS} --sweep {sweep} {{bin}}/{name}", 0, "one_rank mpi_persistent")
       for name, sweep in (("heat", "strong"), ("life", "weak"))),
 ]
 BENCH_KEYS = {"schema", "bench", "backend", "stream", "memory", "touch", "fired_by", "ranks", "pairs", "channels",
               "exponent", "launch", "cores", "line_ns", "bytes", "offset", "depth", "window", "rails", "metric", "unit", "p50",
-              "p10", "p99", "samples", "sample", "rounds", "settings", "floor_drift", "drifted_rounds", "version", "cpu", "gpu",
+              "p10", "p99", "low", "high", "samples", "sample", "rounds", "settings", "floor_drift", "drifted_rounds", "version", "cpu", "gpu",
               "driver", "date", "rivals"}
 
 
@@ -421,7 +469,8 @@ def output_rows():
 def trace_rows():
     """Programs that write a timeline, by every way to ask for it."""
     for name, ranks, command, backend in (("jacobi", 2, JACOBI, "shm"), ("volume", 2, VOLUME, "ofi:tcp"), ("heat", 4, HEAT, "shm"),
-                                          ("faces", 2, FACES, "shm"), ("life", 3, LIFE, "threads")):
+                                          ("faces", 2, FACES, "shm"), ("life", 3, LIFE, "threads"), ("cg", 3, CG, "shm"),
+                                          ("fft", 4, FFT, "threads"), ("channel_flow", 4, CHANNEL_FLOW, "shm")):
         threads = "--threads" if backend == "threads" else ""
         yield (f"trace.{name}", f"{RUN} -n {ranks} {threads} {command} --backend {backend} --stream host --verify --trace {{out}}/{name}.trace",
                0, PASSED)
@@ -677,8 +726,9 @@ def main():
                 absent.append("build without Kokkos" if with_kokkos else "Kokkos")
             absent += [] if emucuda.exists() or EMUCUDA not in row[1] else ["emulated GPU"]
             # A sanitizer has to be the first library of a program.
-            before_mpi = "ASAN_OPTIONS" not in os.environ and (options.bin / "../libsluice_mpi_rma.so").exists()
-            absent += [] if before_mpi or OUR_WINDOWS not in row[1] else ["library before MPI"]
+            for before_mpi in (OUR_WINDOWS, OUR_STREAM_MPI):
+                library = pathlib.Path(before_mpi.split("=")[1].format(**folders))
+                absent += [] if before_mpi not in row[1] or ("ASAN_OPTIONS" not in os.environ and library.exists()) else ["library before MPI"]
             if absent or ("mpiexec" in needs and not options.mpiexec):
                 print(f"not in this build: {row[0]} (no {absent[0] if absent else 'MPI'})")
                 continue

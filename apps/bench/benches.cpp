@@ -4,6 +4,7 @@
 
 #include "apps/bench/harness/report.hpp"
 #include "apps/bench/ours/packing.hpp"
+#include "apps/bench/ours/stream_mpi.hpp"
 #include "apps/bench/rivals/mpi.hpp"
 #include "apps/common/report.hpp"
 #include "apps/common/usage_error.hpp"
@@ -34,6 +35,8 @@ void check_stream(const Bench& bench, StreamChoice stream) {
   if (stream == StreamChoice::inline_ && (bench.run == run_stream || bench.run == run_pipeline))
     throw apps::UsageError(fmt::format(
         "{} measures a stream of the host or a GPU: --stream program is for the other benches", bench.name));
+  if (stream == StreamChoice::host && bench.run == run_segments)
+    throw apps::UsageError("segments is not measured with --stream host");
   if (of_gpu(bench.stream) && !of_gpu(stream))
     throw apps::UsageError(fmt::format("{} is measured on a GPU's stream: --stream cuda or hip", bench.name));
 }
@@ -117,14 +120,42 @@ void check_windows(const Bench& bench, const Options& options) {
             "needs libsluice_mpi_rma before MPI: mpiexec -n 2 env LD_PRELOAD=.../libsluice_mpi_rma.so ...");
 }
 
-void check_collectives(const Options& options) {
+void check_stream_mpi(const Options& options) {
   const auto refuse_if = [&](bool asked, const char* what) {
-    if (asked) throw apps::UsageError(std::string("collectives ") + what);
+    if (asked) throw apps::UsageError(std::string("stream_mpi ") + what);
   };
+  refuse_if(options.stream == StreamChoice::inline_, "is measured on a stream of the host");
+  refuse_if(options.depth > 1, "has requests, whose slot is the buffer: --depth is for other benches");
+  refuse_if(options.touch, "is not measured with --touch");
+  if (const std::string why = why_no_stream_mpi(); !why.empty()) throw apps::UsageError(why);
+}
+
+void check_slices(const Options& options) {
+  if (options.stream == StreamChoice::host) throw apps::UsageError("slices is not measured with --stream host");
+  for (const std::string& backend : split(options.backend))
+    if (backend != "threads" && backend != "shm")
+      throw apps::UsageError("slices needs memory that all ranks map, which --backend " + backend + " has not");
+}
+
+void check_collectives(const Bench& bench, const Options& options) {
+  const auto refuse_if = [&](bool asked, const char* what) {
+    if (asked) throw apps::UsageError(fmt::format("{} {}", bench.name, what));
+  };
+  if (bench.run == run_slices) check_slices(options);
   refuse_if(options.memory == MemoryChoice::user, "is not measured with --memory user");
   refuse_if(options.depth > 1, "has no slots: --depth is for other benches");
   refuse_if(options.touch, "is not measured with --touch");
   refuse_if(options.sizes.front() % sizeof(double) != 0, "adds doubles: --sizes begin at 8");
+}
+
+void check_model(const Bench& bench, const Options& options) {
+  if (bench.run != run_model) {
+    if (!options.model.empty()) throw apps::UsageError("--write-model is for model");
+    return;
+  }
+  if (options.ranks % 2 != 0) throw apps::UsageError("model needs an even number of ranks");
+  if (options.sizes.size() < 2 || options.sizes.front() % sizeof(double) != 0)
+    throw apps::UsageError("model adds doubles, and fits lines: --sizes begin at 8, and are several");
 }
 
 // CUP-ECS's columns describe ping-pongs of ints.
@@ -186,6 +217,16 @@ const std::vector<Bench>& benches() {
        &Rival::sparse_exchange, "all", "8,512,4k", kInline, false, true, 2, kAnyNumber},
       {"collectives", "time of a barrier, a sum, a broadcast, and exchanges of all ranks", run_collectives,
        &Rival::collectives, "all", "8:64k", kInline, false, true, 2, kAnyNumber},
+      {"slices", "time of a sum by slices of memory that several ranks map", run_slices, &Rival::collectives, "all",
+       "8k,64k,1m", kInline, false, true, 2, kAnyNumber},
+      {"model", "the parameters of LogGP, and what they predict beside what is measured", run_model, nullptr, "none",
+       "8:64k", kInline, false, true, 2, kAnyNumber},
+      {"segments", "ranges per second of a segmented channel, beside messages of a channel", run_segments, &Rival::rate,
+       "none", "8,512,4k,64k", kInline, false, true, 2, 2},
+      {"messages", "time of a step of 4 messages to a rank that share a put, beside a put for each", run_messages,
+       nullptr, "none", "8:4k", kInline, false, true, 2, 2},
+      {"stream_mpi", "time of a round trip and of a step of a halo by MPI Advance's stream MPI, through libsluice_mpis",
+       run_stream_mpi, &Rival::stream, "all", "8,1k,4k,64k", kHost, false, true, 2, 2},
       {"setup", "times of opening and closing a channel, and memory", run_setup, nullptr, "none", "64", kInline, false,
        true, 2, kAnyNumber},
       {"failure", "time from the death of a rank to the error at the others", run_failure, nullptr, "none", "64",
@@ -217,7 +258,9 @@ const Bench& choose(Options& options, int ranks) {
   check_settings(bench, options);
   if (bench.run == run_packing) check_packing(options);
   if (of_windows(bench)) check_windows(bench, options);
-  if (bench.run == run_collectives) check_collectives(options);
+  if (bench.run == run_stream_mpi) check_stream_mpi(options);
+  if (bench.run == run_collectives || bench.run == run_slices) check_collectives(bench, options);
+  check_model(bench, options);
   check_channels(bench, options);
   check_batch(bench, options);
   check_columns(bench, options);
@@ -225,6 +268,7 @@ const Bench& choose(Options& options, int ranks) {
   options.pin = options.pin.value_or(bench.pins && !of_gpu(options.stream));
   apps::check_writable(options.json);
   apps::check_writable(options.csv);
+  apps::check_writable(options.model);
   return bench;
 }
 

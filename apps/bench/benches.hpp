@@ -3,6 +3,7 @@
 
 #include "apps/bench/harness/options.hpp"
 #include "apps/bench/harness/session.hpp"
+#include "apps/bench/model/predict.hpp"
 #include "apps/bench/rivals/rivals.hpp"
 
 #include <span>
@@ -46,11 +47,21 @@ void run_scale(Session& session);
 void run_growth(Session& session);
 void run_rma(Session& session);
 void run_collectives(Session& session);
+/// Sums by slices of memory that several ranks map, in program order.
+void run_slices(Session& session);
 /// MPI's calls in a process in whose windows libsluice_mpi_rma serves them, beside ours.
 void run_mpi_windows(Session& session);
 void run_hash_table(Session& session);
 void run_sparse_exchange(Session& session);
+void run_segments(Session& session);
+void run_messages(Session& session);
+/// MPI Advance's functions in a process in which libsluice_mpis stands before MPI.
+void run_stream_mpi(Session& session);
+/// LogGP, and what it predicts of latency, bandwidth, halo and collectives.
+void run_model(Session& session);
 void run_setup(Session& session);
+/// Measures the memory that ends of channels take with the backend of the session, as `setup` does.
+MemoryCosts measure_memory_costs(Session& session);
 void run_copy(Session& session);
 void run_failure(Session& session);
 void run_progress(Session& session);

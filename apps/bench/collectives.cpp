@@ -16,7 +16,7 @@ struct CollectiveRow {
 constexpr CollectiveRow kCollectiveRows[] = {
     {Collective::barrier, "barrier", false},    {Collective::allreduce, "allreduce", true},
     {Collective::broadcast, "broadcast", true}, {Collective::allgather, "allgather", true},
-    {Collective::alltoall, "alltoall", true},
+    {Collective::alltoall, "alltoall", true},   {Collective::alltoallv, "alltoallv", true},
 };
 
 }  // namespace

@@ -12,7 +12,8 @@ namespace {
 
 constexpr sluice::Tag kSetupTag = 0;
 constexpr sluice::Tag kFirstOfManyTags = 1000;
-constexpr int kManyChannels = 64;  // in each direction
+constexpr int kManyChannels = 64;   // in each direction
+constexpr int kMoreChannels = 512;  // so many that what the heap has left for the first does not count
 constexpr int kMaxNewPeers = 16;
 
 /// A channel each way between two ranks.
@@ -117,10 +118,10 @@ int open_to_new_peers(sluice::Context& context, std::size_t bytes, std::vector<B
   return static_cast<int>(peers.size());
 }
 
-void open_many(sluice::Context& context, std::size_t bytes, std::vector<BothWays>& links) {
+void open_many(sluice::Context& context, std::size_t bytes, int count, std::vector<BothWays>& links) {
   const Neighbour next = at_distance(context, 1);
-  for (sluice::Tag i = 0; i < kManyChannels; ++i)
-    links.emplace_back(context, next.to, next.from, kFirstOfManyTags + i, bytes);
+  for (int i = 0; i < count; ++i)
+    links.emplace_back(context, next.to, next.from, kFirstOfManyTags + static_cast<sluice::Tag>(i), bytes);
   for (BothWays& link : links) link.wait_connected();
 }
 
@@ -129,37 +130,50 @@ struct Memory {
   double ranks = 0;  ///< when each rank has channels with two others
   double peers = 0;  ///< the growth by `peer_count` more peers of each rank
   int peer_count = 0;
-  double channels = 0;  ///< the growth by kManyChannels more channels of each rank in each direction
+  double channels = 0;  ///< the growth by `channel_count` more channels of each rank in each direction
+  int channel_count = 0;
   std::string description;
 };
 
 // At first every rank has channels with two others only, however many ranks there are.
-Memory measure_memory(Session& session, std::size_t bytes) {
+Memory measure_memory(Session& session, std::size_t bytes, int channels) {
   sluice::Context& context = session.context;
   const Neighbour next = at_distance(context, 1);
   BothWays ring(context, next.to, next.from, kSetupTag + 1, bytes);
   wait_for_ring(context, ring);
   Memory memory;
+  memory.channel_count = channels;
   memory.ranks = resident_bytes() - session.resident_at_start;
   std::vector<BothWays> links;
   memory.peers = growth(context, ring, [&] { memory.peer_count = open_to_new_peers(context, bytes, links); });
-  memory.channels = growth(context, ring, [&] { open_many(context, bytes, links); });
+  memory.channels = growth(context, ring, [&] { open_many(context, bytes, channels, links); });
   memory.description = ring.describe();
   return memory;
 }
 
+int ranks_of_process(Session& session) { return session.placement().launch == "threads" ? session.context.size() : 1; }
+
+MemoryCosts costs_of(const Memory& memory, int ranks_here) {
+  return {memory.channels / ranks_here / (2 * memory.channel_count),
+          memory.peer_count > 0 ? memory.peers / ranks_here / memory.peer_count : 0};
+}
+
 }  // namespace
+
+MemoryCosts measure_memory_costs(Session& session) {
+  const Memory memory = measure_memory(session, 1, kMoreChannels);
+  return costs_of(memory, ranks_of_process(session));
+}
 
 void run_setup(Session& session) {
   const Workload workload = session.pair_workload(std::max<std::size_t>(session.options.sizes.front(), 1), 1);
-  const Memory memory = measure_memory(session, workload.bytes);
+  const Memory memory = measure_memory(session, workload.bytes, kManyChannels);
   const std::string& description = memory.description;
-  const int ranks_here = session.placement().launch == "threads" ? session.context.size() : 1;
+  const int ranks_here = ranks_of_process(session);
+  const MemoryCosts costs = costs_of(memory, ranks_here);
   report_bytes(session, workload, "memory per rank", memory.ranks / ranks_here, description);
-  if (memory.peer_count > 0)
-    report_bytes(session, workload, "memory per new peer", memory.peers / ranks_here / memory.peer_count, description);
-  report_bytes(session, workload, "memory per channel", memory.channels / ranks_here / (2 * kManyChannels),
-               description);
+  if (memory.peer_count > 0) report_bytes(session, workload, "memory per new peer", costs.peer, description);
+  report_bytes(session, workload, "memory per channel", costs.end, description);
   measure_opening(session, workload, "open and connect", false, description);
   measure_opening(session, workload, "open to closed", true, description);
 }

@@ -16,14 +16,17 @@ namespace {
 constexpr std::string_view kFiredBy = "; fired by the ";
 constexpr const char* kNone = "none";
 
-// A name may contain any text, even the separators of the parts behind it.
+// Nothing for lines that are about no channel, such as a collective's first. A name may contain any text, even the
+// separators of the parts behind it.
 std::string_view without_name(std::string_view line) {
-  if (!line.starts_with('\'')) return line;
+  line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+  if (line.starts_with("to rank ") || line.starts_with("from rank ")) return line;
+  if (!line.starts_with('\'')) return {};
   for (const std::string_view after : {"' to rank ", "' from rank "}) {
     const auto end = line.rfind(after);
     if (end != std::string_view::npos) return line.substr(end);
   }
-  return line;
+  return {};
 }
 
 // Removes the text before the next ": " from the front of `rest` and returns it; nothing if there is none.
@@ -63,7 +66,7 @@ Description read_description(const std::string& text) {
   return description;
 }
 
-Description of_all_ranks(Description mine, Collectives& collectives, int ranks) {
+Description of_all_ranks(Description mine, HostCollectives& collectives, int ranks) {
   std::string text = joined(mine.backends) + ' ' + joined(mine.fired_by);  // no name has a space
   text.resize(static_cast<std::size_t>(collectives.max(static_cast<double>(text.size()))), ' ');
   const std::vector<std::size_t> bytes_of(static_cast<std::size_t>(ranks), text.size());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "apps/common/collectives.hpp"
+#include "apps/common/host_collectives.hpp"
 
 #include <set>
 #include <string>
@@ -25,6 +25,6 @@ Description read_description(const std::string& text);
 
 /// Returns the names of all ranks at rank 0, elsewhere those of some ranks. All ranks call it.
 /// @param ranks  the number of ranks
-Description of_all_ranks(Description mine, Collectives& collectives, int ranks);
+Description of_all_ranks(Description mine, HostCollectives& collectives, int ranks);
 
 }  // namespace apps

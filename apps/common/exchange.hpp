@@ -25,8 +25,9 @@ struct Link {
 
 /// The messages that a rank sends and receives in an exchange: at most one for each pair and direction.
 struct Links {
-  std::vector<Link> out;
-  std::vector<Link> in;
+  std::vector<Link> out = {};
+  std::vector<Link> in = {};
+  std::string name = "halo";  ///< exchanges that are open at the same time have different names
 };
 
 /// Moves the messages of a halo, again and again. One exchange is acquire, (pack), put, ..., wait, (unpack), release.

@@ -13,9 +13,9 @@ class SluiceExchange : public Exchange {
  public:
   SluiceExchange(sluice::Context& context, const Links& links, sluice::Stream stream)
       : stream_(stream), plan_(context.plan()) {
-    sluice::Scope scope = context.scope("halo");
+    sluice::Scope scope = context.scope(links.name);
     const auto options = [&](const Link& link) {
-      return sluice::ChannelOptions{.depth = kSlots, .name = "halo", .stream = stream, .contents = link.contents};
+      return sluice::ChannelOptions{.depth = kSlots, .name = links.name, .stream = stream, .contents = link.contents};
     };
     for (const Link& in : links.in) receivers_.push_back(scope.receiver(in.peer, kHaloTag, in.slots, options(in)));
     for (const Link& out : links.out) senders_.push_back(scope.sender(out.peer, kHaloTag, out.slots, options(out)));

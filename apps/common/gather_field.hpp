@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "apps/common/collectives.hpp"
 #include "apps/common/decomposition.hpp"
+#include "apps/common/host_collectives.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -14,7 +14,7 @@ namespace apps {
 /// Returns the whole field, row by row and plane by plane, at rank 0; nothing at the others. `cells` is the first cell
 /// of this rank's block.
 template <class T>
-std::vector<T> gather_field(Collectives& collectives, const Decomposition& decomposition, int rank, const T* cells,
+std::vector<T> gather_field(HostCollectives& collectives, const Decomposition& decomposition, int rank, const T* cells,
                             const Strides& strides) {
   const Box mine = decomposition.box(rank);
   std::vector<T> block(static_cast<std::size_t>(mine.cells()));

@@ -119,13 +119,14 @@ void add_trace_option(CLI::App& app, std::string& file) {
   app.add_option(kTrace, file, "write a timeline to this file, which Perfetto and Chrome show")->option_text("FILE");
 }
 
-void add_common_options(CLI::App& app, CommonOptions& options, const std::string& comm) {
+void add_run_options(CLI::App& app, CommonOptions& options, const std::string& comm, const std::string& moved) {
   add_choice(
       app, comm, options.comm, kComms,
-      "what moves the halo: sluice (default); copies, mpi or mpi_persistent (the host waits for the stream, copies to "
-      "its memory, exchanges there by channels, MPI_Isend and MPI_Irecv, or persistent requests, and copies back); "
-      "none "
-      "(pack, compute and unpack only)");
+      "what moves " + moved +
+          ": sluice (default); copies, mpi or mpi_persistent (the host waits for the stream, copies to "
+          "its memory, exchanges there by channels, MPI_Isend and MPI_Irecv, or persistent requests, and copies back); "
+          "none "
+          "(pack, compute and unpack only)");
   add_choice(
       app, "--stream", options.stream, kStreams,
       "where the work runs: program (default; program order, in the calling thread), host (a host stream) or cuda (a "
@@ -142,6 +143,10 @@ void add_common_options(CLI::App& app, CommonOptions& options, const std::string
   app.add_option("--csv", options.csv, "write the results to this file")->option_text("FILE");
   app.add_option("--json", options.json, "write the results to this file")->option_text("FILE");
   add_trace_option(app, options.trace);
+}
+
+void add_common_options(CLI::App& app, CommonOptions& options, const std::string& comm) {
+  add_run_options(app, options, comm, "the halo");
   app.add_option("--image", options.image,
                  "write a picture of the field to this file; of three dimensions, of the plane at a quarter of z")
       ->option_text("FILE.png");

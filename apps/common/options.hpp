@@ -46,7 +46,12 @@ void add_backend_option(CLI::App& app, std::string& backends);
 /// `--trace FILE`: `parse` sets the library's own variable, which contexts read.
 void add_trace_option(CLI::App& app, std::string& file);
 
-/// @param comm  the names of the option that chooses the transport of the halo
+/// The options of every application but those for pictures and fields.
+/// @param comm   the names of the option that chooses the transport
+/// @param moved  what is transported
+void add_run_options(CLI::App& app, CommonOptions& options, const std::string& comm, const std::string& moved);
+
+/// All of them. @param comm  the names of the option that chooses the transport of the halo
 void add_common_options(CLI::App& app, CommonOptions& options, const std::string& comm = "--comm");
 
 /// For `transform`: a whole number in decimal digits. CLI11 alone reads 010 as 8, and a number that is too large for a

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/common/program.hpp"
 
-#include "apps/common/collectives.hpp"
+#include "apps/common/host_collectives.hpp"
 #include "apps/common/report.hpp"
 #include "apps/common/usage_error.hpp"
 

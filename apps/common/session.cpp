@@ -12,7 +12,7 @@
 namespace apps {
 namespace {
 
-std::unique_ptr<Collectives> open_collectives(sluice::Context& context, Comm comm) {
+std::unique_ptr<HostCollectives> open_collectives(sluice::Context& context, Comm comm) {
   return is_mpi(comm) ? make_mpi_collectives() : make_sluice_collectives(context);
 }
 
@@ -74,13 +74,13 @@ void check_outputs(sluice::Context& context, const CommonOptions& options, const
   if (faults > 0) throw UsageError(fault);
 }
 
-std::string backend_of(const Session& session, const Exchange& exchange) {
+std::string backend_of(const Session& session, const std::string& description) {
   if (session.options.comm != Comm::sluice) return name(session.options.comm);
-  const Description mine = read_description(exchange.describe());
+  const Description mine = read_description(description);
   return joined(of_all_ranks(mine, *session.collectives, session.decomposition.ranks()).backends);
 }
 
-void take_slowest(Result& result, Collectives& collectives) {
+void take_slowest(Result& result, HostCollectives& collectives) {
   std::vector<double> times = {result.create_s, result.solve_s};
   if (result.phases) times.insert(times.end(), result.phases->begin(), result.phases->end());
   collectives.max(times);

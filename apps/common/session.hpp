@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "apps/common/collectives.hpp"
 #include "apps/common/decomposition.hpp"
 #include "apps/common/exchange.hpp"
+#include "apps/common/host_collectives.hpp"
 #include "apps/common/options.hpp"
 #include "apps/common/report.hpp"
 
@@ -31,7 +31,7 @@ struct Session {
   const CommonOptions options;
   const int rank;
   const Decomposition decomposition;
-  const std::unique_ptr<Collectives> collectives;
+  const std::unique_ptr<HostCollectives> collectives;
 };
 
 /// Rank 0 checks that the files named by the options, and `others`, can be written: before a run, which may take long.
@@ -39,10 +39,11 @@ struct Session {
 /// on all ranks
 void check_outputs(sluice::Context& context, const CommonOptions& options, const std::vector<std::string>& others);
 
-/// Names of the backends that moved the halo, of all ranks at rank 0; or the name of the comm. All ranks call it.
-std::string backend_of(const Session& session, const Exchange& exchange);
+/// Names of the backends that moved the messages, of all ranks at rank 0; or the name of the comm. All ranks call it.
+/// @param description  of this rank's channels
+std::string backend_of(const Session& session, const std::string& description);
 
 /// Replaces the times by those of the slowest rank, on all ranks.
-void take_slowest(Result& result, Collectives& collectives);
+void take_slowest(Result& result, HostCollectives& collectives);
 
 }  // namespace apps

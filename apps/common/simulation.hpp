@@ -50,6 +50,11 @@ class Simulation {
   /// The first cell of this rank's block, for the host to read once `stop` has returned.
   const Value* cells() const { return stepper_.cells(); }
 
+  /// The order in which the steps run, for other work between them.
+  const sluice::kokkos::Queue<Space>& queue() const { return queue_.get(); }
+  /// Blocks the host until all that was enqueued has run.
+  void synchronize() { session_.context.synchronize(queue().stream()); }
+
   /// Ends the time of creation, exchanges the initial ghosts a few times, and starts the clock when all ranks are
   /// ready.
   void start() {
@@ -92,7 +97,7 @@ class Simulation {
     result.solve_s = seconds_since(begin_);
     result.create_s = create_s_;
     result.steps = steps;
-    result.backend = backend_of(session_, *exchange_);
+    result.backend = backend_of(session_, exchange_->describe());
     if (session_.options.phases) result.phases = phases_.seconds();
     take_slowest(result, *session_.collectives);
     return result;
@@ -108,9 +113,6 @@ class Simulation {
   static Decomposition decompose(const Setup& setup, int ranks) {
     return setup.grid ? Decomposition(setup.mesh, *setup.grid) : Decomposition(setup.mesh, ranks);
   }
-
-  const sluice::kokkos::Queue<Space>& queue() const { return queue_.get(); }
-  void synchronize() { session_.context.synchronize(queue().stream()); }
 
   Clock::time_point begin_;
   Session session_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "apps/common/collectives.hpp"
+#include "apps/common/host_collectives.hpp"
 #include "apps/common/options.hpp"
 #include "apps/common/usage_error.hpp"
 

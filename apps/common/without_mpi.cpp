@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands in for exchange_mpi.cpp and collectives_mpi.cpp in a build without MPI.
-#include "apps/common/collectives.hpp"
+// Stands in for exchange_mpi.cpp, host_collectives_mpi.cpp and stream_collective_mpi.cpp in a build without MPI.
 #include "apps/common/exchange.hpp"
+#include "apps/common/host_collectives.hpp"
+#include "apps/common/stream_collective.hpp"
 #include "apps/common/usage_error.hpp"
 
 namespace apps {
@@ -15,6 +16,14 @@ std::unique_ptr<Exchange> make_mpi_exchange(const Links& /*links*/, MpiRequests 
   throw UsageError(kWhyNot);
 }
 
-std::unique_ptr<Collectives> make_mpi_collectives() { throw UsageError(kWhyNot); }
+std::unique_ptr<HostCollectives> make_mpi_collectives() { throw UsageError(kWhyNot); }
+
+std::unique_ptr<StreamCollective> make_mpi_sum(const sluice::Slice& /*numbers*/, MpiRequests /*requests*/) {
+  throw UsageError(kWhyNot);
+}
+
+std::unique_ptr<StreamCollective> make_mpi_alltoall(const GroupBlocks& /*blocks*/, MpiRequests /*requests*/) {
+  throw UsageError(kWhyNot);
+}
 
 }  // namespace apps

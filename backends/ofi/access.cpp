@@ -8,7 +8,7 @@ namespace sluice::backends::ofi {
 namespace {
 
 /// Offered memory as the peer gets to know it, at the owner's first endpoint. All offers of a rank are reached there,
-/// since changes by two NICs need not be atomic.
+/// since changes by two NICs need not be atomic. Text that follows says why the peer cannot reach it.
 struct Offered {
   Spot spot;
   std::uint64_t bytes = 0;
@@ -186,14 +186,28 @@ Offer offer_memory(Station& station, const device::Extent& memory) {
   check_offered(memory);
   auto pin = new_pin(station);
   const std::lock_guard lock(station.mutex);
-  const auto& registered = pin->emplace_back(station.rails.front()->registered(memory));
-  const Offered offered{registered->spot(memory.data), memory.bytes};
-  return {{bytes_of(offered), {}, {}}, station.provider + ": offered in place", std::move(pin)};
+  try {
+    const auto& registered = pin->emplace_back(station.rails.front()->registered(memory));
+    const Offered offered{registered->spot(memory.data), memory.bytes};
+    return {{bytes_of(offered), {}, {}}, station.provider + ": offered in place", std::move(pin)};
+  } catch (const std::runtime_error& reason) {
+    if (memory.driver == nullptr) throw;
+    const std::string why = station.provider + ": " + reason.what();
+    Key key{bytes_of(Offered{}), {}, {}};
+    const auto* const text = reinterpret_cast<const std::byte*>(why.data());
+    key.bytes.insert(key.bytes.end(), text, text + why.size());
+    return {std::move(key), why, nullptr};
+  }
 }
 
 std::unique_ptr<Access> open_access(Station& station, Destination& there, int depth, device::Watch& watch,
                                     const Key& key) {
-  return std::make_unique<RmaAccess>(station, there, depth, watch, value_of<Offered>(key.bytes));
+  const auto offered = value_in<Offered>(key.bytes);
+  if (key.bytes.size() > sizeof offered) {
+    const auto* const why = reinterpret_cast<const char*>(key.bytes.data()) + sizeof offered;
+    throw std::runtime_error(std::string(why, key.bytes.size() - sizeof offered));
+  }
+  return std::make_unique<RmaAccess>(station, there, depth, watch, offered);
 }
 
 }  // namespace sluice::backends::ofi

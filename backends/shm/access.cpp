@@ -40,7 +40,7 @@ Offer offer_memory(const device::Extent& memory, const device::Extent& counters,
   target.slots = where(memory, memory.data);
   target.slot_bytes = memory.bytes;
   target.bounced = memory.segment == nullptr;
-  target.address = reinterpret_cast<std::uintptr_t>(memory.data);
+  if (memory.driver == nullptr) target.address = reinterpret_cast<std::uintptr_t>(memory.data);
   target.word = where(counters, counters.data);
   target.counters_bytes = counters.bytes;
   const char* const how =
@@ -54,11 +54,14 @@ std::unique_ptr<Access> open_access(pid_t pid, Mappings& mappings, device::Watch
   const Counters counters = counters_at(mappings.find(target.word, key, mapped), target.counters_bytes);
   if (!target.bounced) {
     device::Extent offered;
-    offered.data = mappings.find(target.slots, key, mapped);
+    offered.data = mappings.find(target.slots, key, mapped, &offered.driver);
     offered.bytes = target.slot_bytes;
-    return std::make_unique<MappedAccess>(offered, counters, watch, std::move(mapped),
-                                          "shm: carried out by the stream in the peer's memory, which is mapped");
+    const char* const how = offered.driver == nullptr
+                                ? "shm: carried out by the stream in the peer's memory, which is mapped"
+                                : "shm: copied by the stream, since the peer's memory of a GPU is mapped";
+    return std::make_unique<MappedAccess>(offered, counters, watch, std::move(mapped), how);
   }
+  if (target.address == 0) throw std::runtime_error("it is memory of a GPU that its driver gives to no other process");
   if (pid == 0) throw std::runtime_error("the peer's memory cannot be mapped, and the kernel forbids to copy from it");
   return std::make_unique<KernelAccess>(CrossMemory{pid, target.address}, target.slot_bytes, counters, watch,
                                         std::move(mapped));

@@ -47,6 +47,10 @@ struct ChannelOptions {
   /// channels, and kernels cannot drive them (`on_device`, captured plans). Set it at the Receiver; at a Sender
   /// it does nothing.
   bool lengths = false;
+  /// True: the slots of a Receiver may overlap those of other Receivers that say so, too; the program sees to it that
+  /// puts into the same bytes come one after the other. Without it SLUICE_CHECK=1 refuses such slots. At a Sender it
+  /// does nothing.
+  bool shared_memory = false;
 };
 
 /// The base of Sender and Receiver. A handle that is made without arguments, or was moved from, is empty: `peer` is -1,

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -26,7 +27,7 @@ class Operation;
 
 /// Who carries on with a collective between `start` and `wait`.
 enum class Progress : std::uint8_t {
-  in_wait,    ///< nobody: the stream, or the calling thread, does in `wait` what is left
+  in_wait,    ///< nobody: the stream, or the calling thread, does in `wait` what is left; in program order `test` too
   own_stream  ///< a HostStream of the collective, so that a rank that computes delays no other
 };
 
@@ -35,6 +36,22 @@ struct CollectiveOptions {
   Progress progress = Progress::in_wait;
   /// The algorithm, by the name that `describe` gives it; empty: Sluice chooses.
   std::string_view algorithm = {};
+  /// Numbers are combined one by one in the order of the ranks, ((x0 op x1) op x2) ..., whatever their count, the root,
+  /// and where the ranks are. The result then has the bits of a serial program that adds them so. It costs: of
+  /// algorithms that keep this order, `shares` sends p - 1 messages a rank, and `chain` (of a scan) takes p - 1 steps.
+  /// Naming another algorithm is an error.
+  bool fixed_order = false;
+};
+
+/// A function of the program that combines elements, which are of any type that is copied as bytes.
+struct Combiner {
+  /// Replaces each element x of `in_out` by (element of `in`) op x, for `count` elements; `in` is of lower ranks. The
+  /// operation is associative. The two do not overlap. Called by the thread that calls `start`, `wait` or `test`, or by
+  /// that of a HostStream. An exception fails the collective, at all ranks, with {Code::aborted} at this one.
+  std::function<void(const void* in, void* in_out, std::size_t count)> combine = {};
+  std::size_t bytes = 0;  ///< of an element
+  /// True: x op y is y op x. Otherwise the elements are combined in the order of the ranks.
+  bool commutative = false;
 };
 
 /// An operation that all ranks of a context take part in: a barrier, a broadcast, a sum. Made by the functions below,
@@ -42,29 +59,43 @@ struct CollectiveOptions {
 /// on one context and on contexts that overlap, if those of one context have different names. Movable, not copyable.
 /// A handle that is made without arguments, or was moved from, is empty: all calls throw Error{Code::misuse}.
 ///
-/// Each `start` is followed by one `wait`, before the next `start`. Between the two other collectives may be started,
-/// in an order that may differ from rank to rank. Those that are under way together are waited for in the same order at
-/// all ranks, or have Progress::own_stream: then that order may differ, too. A rank may be two rounds ahead of others
-/// that it needs nothing of; the third `start` then waits for them, on its stream.
+/// Each `start` is followed by one `wait`, or a `test` that returns true, before the next `start`. Between the two
+/// other collectives may be started, in an order that may differ from rank to rank. Those that are under way together
+/// are waited for in the same order at all ranks, or have Progress::own_stream: then that order may differ, too. A rank
+/// may be two rounds ahead of others that it needs nothing of; the third `start` then waits for them, on its stream.
 ///
 /// @par Memory
 ///   The collective keeps its slices. They belong to it from `start` to `wait`, and else to the program. A result may
-///   be the same slice as what is read ("in place"), else the two must not overlap. It has memory of its own, for two
+///   be the same slice as what is read ("in place"), else the two must not overlap. It has memory of its own, for three
 ///   messages of each peer: those of up to 8 KiB, and all whose bytes are combined, passed on, or exchanged in place.
 ///   Longer messages of the others land in their place, and their senders wait in `wait` until the receiver has
 ///   started.
 ///
 /// @par Bits
 ///   The order in which numbers are combined depends on the number of ranks, on how many numbers there are, on the
-///   algorithm and on the root, never on time. So all ranks get the same bits, and each run with the same layout does.
-///   float16 and bfloat16 are combined as float32, and rounded at the end.
+///   algorithm and on the root, never on time; with CollectiveOptions::fixed_order on the ranks alone. So all ranks get
+///   the same bits, and each run with the same layout does. float16 and bfloat16 are combined as float32, and rounded
+///   at the end. A minimum or maximum is a NaN wherever a rank has one, of whichever bits. A GPU gives the same bits as
+///   the host, but for those of NaNs.
 ///
 /// @par Errors
 ///   {Code::misuse}: the handle is empty; `start` before `wait` or the reverse; the collective is closed; a stream of
-///   another kind than before, or that was moved from. Nothing has changed. {Code::unsupported}: a stream of a GPU, for
-///   operations on numbers; memory of a GPU, on other streams, and for such operations. Nothing has changed. Else the
-///   errors of Sender and Receiver: if a peer is lost, every rank gets {Code::peer_lost}, also those that need nothing
-///   of it, since a failure of one channel of a collective fails the others.
+///   another kind or GPU than before, or that was moved from. Nothing has changed. {Code::unsupported}: a stream of a
+///   GPU, with Progress::own_stream or with a Combiner; a stream that captures a graph, for the first start, or where
+///   kernels cannot move the messages; memory of a GPU, on other streams; numbers that kernels of the stream's GPU do
+///   not reach. Nothing has changed. Else the errors of Sender and Receiver: if a peer is lost, every rank gets
+///   {Code::peer_lost}, also those that need nothing of it, since a failure of one channel of a collective fails the
+///   others.
+///
+/// @par Graphs
+///   On a GPU's stream `start` and `wait` may be captured into graphs, which may be launched any number of times, mixed
+///   with starts outside of graphs. The first start is outside, since it maps memory. From the first capture on, small
+///   kernels of Sluice move the messages, as they do for a Plan. Messages land in three places in turn. So a graph has
+///   a multiple of three rounds (a start and its wait), and as many have gone by, or a multiple of three more or fewer,
+///   when it is launched as when it was captured. After a capture with another number, or with half a round, the next
+///   `start` or `wait` throws {Code::misuse}, and the graph must not be launched. A launch at another place in turn
+///   fails the collective with {Code::misuse}. A graph uses memory of the collective, and `close` does not wait for
+///   launches: all must have completed before it, and none may follow.
 ///
 /// @par Threads
 ///   One thread at a time.
@@ -86,7 +117,9 @@ class SLUICE_EXPORT Collective {
   /// order:
   ///   peers have not opened their ends for the connect timeout; call it again.
   void wait(Stream stream);
-  /// In program order: goes on as far as possible without blocking. True: it is complete, as after `wait`.
+  /// In program order, after `start`: goes on as far as possible without blocking. So a rank that computes calls it now
+  /// and then, for the others that need what it passes on. True: it is complete, as after `wait`. Then `test` and
+  /// `wait` may be called, which return at once, or the next `start`.
   /// @throws Error as `wait`
   bool test();
 
@@ -133,7 +166,8 @@ SLUICE_EXPORT Collective scatter(Context& context, std::string_view name, Slice 
 /// `all` of each rank gets `mine` of each rank.
 SLUICE_EXPORT Collective allgather(Context& context, std::string_view name, Slice mine, Slice all,
                                    std::span<const std::size_t> bytes = {}, CollectiveOptions options = {});
-/// Rank r sends part d of `from` to part r of rank d's `to`; all parts have one size.
+/// Rank r sends part d of `from` to part r of rank d's `to`; all parts have one size. In place at all ranks, or at
+/// none.
 SLUICE_EXPORT Collective alltoall(Context& context, std::string_view name, Slice from, Slice to,
                                   CollectiveOptions options = {});
 /// The same with any blocks: of each other rank, and of this one, at most one with each tag. The blocks of a rank to
@@ -156,6 +190,22 @@ SLUICE_EXPORT Collective reduce_scatter(Context& context, std::string_view name,
                                         CollectiveOptions options = {});
 /// `to` of rank r gets the numbers of ranks 0 to r, combined one by one.
 SLUICE_EXPORT Collective scan(Context& context, std::string_view name, Op op, Number number, Slice from, Slice to,
+                              CollectiveOptions options = {});
+
+// The same with a function of the program. A part has whole elements. On host streams and in program order.
+
+/// `to` of `root` gets the elements of all ranks, combined one by one. `to` counts at `root` only.
+SLUICE_EXPORT Collective reduce(Context& context, std::string_view name, Combiner combiner, Slice from, Slice to,
+                                Rank root, CollectiveOptions options = {});
+/// `to` of each rank gets the elements of all ranks, combined one by one.
+SLUICE_EXPORT Collective allreduce(Context& context, std::string_view name, Combiner combiner, Slice from, Slice to,
+                                   CollectiveOptions options = {});
+/// `to` of each rank gets its part of the elements of all ranks, combined one by one.
+SLUICE_EXPORT Collective reduce_scatter(Context& context, std::string_view name, Combiner combiner, Slice from,
+                                        Slice to, std::span<const std::size_t> bytes = {},
+                                        CollectiveOptions options = {});
+/// `to` of rank r gets the elements of ranks 0 to r, combined one by one.
+SLUICE_EXPORT Collective scan(Context& context, std::string_view name, Combiner combiner, Slice from, Slice to,
                               CollectiveOptions options = {});
 
 }  // namespace sluice

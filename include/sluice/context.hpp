@@ -97,8 +97,8 @@ class SLUICE_EXPORT Context {
   Plan plan();
 
   /// Makes a window of `memory`, which peers of this context reach by this rank and `name`. No other rank takes part.
-  /// The memory begins at a multiple of 8 bytes, and is not a GPU's. `name`: 1 to 4096 characters. `counters`: how many
-  /// the window has, up to Window::kMostCounters, which begin at 0.
+  /// The memory, of the host or of a GPU, begins at a multiple of 8 bytes. `name`: 1 to 4096 characters. `counters`:
+  /// how many the window has, up to Window::kMostCounters, which begin at 0.
   /// @throws Error{Code::bad_argument} for other memory, an empty slice, another name, or too many counters;
   ///   {Code::misuse} if a window of this name is open here, or this rank has ended; {Code::aborted} if the job has
   ///   ended; {Code::out_of_resources}.

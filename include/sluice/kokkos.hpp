@@ -3,6 +3,7 @@
 #pragma once
 
 #include <sluice/kokkos/channel.hpp>
+#include <sluice/kokkos/collectives.hpp>
 #include <sluice/kokkos/halo.hpp>
 #include <sluice/kokkos/mdspan.hpp>
 #include <sluice/kokkos/messages.hpp>

@@ -65,7 +65,8 @@ class SLUICE_EXPORT Slice {
 };
 
 /// The program's own memory, pinned by `Context::region`. It stays the program's, which frees it after every channel on
-/// it was closed: `close` returns when nothing uses the memory any more. Copies are cheap; any thread may use them.
+/// it was closed: `close` returns when nothing uses the memory any more. Or a peer's memory, by `Target::mapped`.
+/// Copies are cheap; any thread may use them.
 class SLUICE_EXPORT Region {
  public:
   /// Empty: no memory, 0 bytes.
@@ -83,6 +84,7 @@ class SLUICE_EXPORT Region {
 
  private:
   friend class Context;
+  friend class Target;
   explicit Region(std::shared_ptr<const detail::Block> block) noexcept : block_(std::move(block)) {}
 
   std::shared_ptr<const detail::Block> block_;

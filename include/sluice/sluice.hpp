@@ -11,6 +11,7 @@
 #include <sluice/memory.hpp>
 #include <sluice/plan.hpp>
 #include <sluice/run.hpp>
+#include <sluice/segments.hpp>
 #include <sluice/stream.hpp>
 #include <sluice/trace.hpp>
 #include <sluice/types.hpp>

@@ -29,6 +29,13 @@ class WindowCore;
 /// make a handle of the whole window from it.
 using WindowHandle = std::array<std::byte, 64>;
 
+/// How the atomics of a window are carried out.
+enum class AtomicsBy : std::uint8_t {
+  processors,  ///< of all ranks, since every rank maps the memory: std::atomic_ref of the owner is atomic with them
+  owner,       ///< a thread of the owner, whose program uses a target of its own
+  none         ///< memory of a GPU takes no atomics
+};
+
 /// Notice to the owner of a window that an access by `put_tagged` or `get_tagged` has completed.
 struct Notice {
   Rank source = -1;        ///< of the target, in the context of the window
@@ -41,9 +48,9 @@ struct Notice {
 inline constexpr Rank kAnySource = -1;
 inline constexpr Tag kAnyTag = ~Tag{0};
 
-/// Memory of this rank that peers read and change without its help. A window is made by its owner alone. Movable, not
-/// copyable. A handle that is made without arguments, or was moved from, is empty: all calls but `bytes` throw
-/// Error{Code::misuse}.
+/// Memory of this rank, of the host or of a GPU, that peers read and change without its help. A window is made by its
+/// owner alone. Movable, not copyable. A handle that is made without arguments, or was moved from, is empty: all calls
+/// but `bytes` throw Error{Code::misuse}.
 ///
 /// Peers name it by rank and name, before or after it was made. The owner sees what a peer has put once it knows, by a
 /// channel or an atomic, that the peer's `flush` has returned, or once a counter tells. If a peer dies, the window
@@ -88,6 +95,8 @@ class SLUICE_EXPORT Window {
 
   /// Bytes of the window; 0 if the handle is empty.
   std::size_t bytes() const noexcept;
+  /// How atomics in the memory that the window was made of are carried out. The answer stays the same.
+  AtomicsBy atomics() const;
   /// Later work on `stream` runs only when `counter` has reached `count`. In program order the call blocks until then.
   /// @throws Error as Receiver::wait; {Code::bad_argument} if there is no such counter
   void wait(Stream stream, std::uint32_t counter, std::uint64_t count);
@@ -112,8 +121,8 @@ class SLUICE_EXPORT Window {
   std::size_t match(Rank source, Tag tag, std::size_t count, Timeout timeout);
 
   /// Makes more memory part of the window: `memory` is reached at the offsets from the returned one on, behind all
-  /// others. It begins at a multiple of 8 bytes, and is not a GPU's. No peer takes part. The window keeps it, and
-  /// memory of a Region must stay, until it is detached or the window is closed.
+  /// others. It begins at a multiple of 8 bytes. No peer takes part. The window keeps it, and memory of a Region must
+  /// stay, until it is detached or the window is closed.
   /// @throws Error{Code::bad_argument} for other memory, or if no offset is left; {Code::misuse} if the window is
   /// closed.
   std::size_t attach(Slice memory);
@@ -164,21 +173,26 @@ SLUICE_EXPORT std::vector<Extent> strided(std::size_t count, std::size_t bytes, 
 ///   after the last of them.
 ///
 /// @par Attached memory
-///   Offsets beyond the window reach what its owner has attached (`Window::attach`), one piece with each access, once
-///   the target is connected. The first access to a piece blocks the host until the owner's engine has told where it
-///   is. A target by a handle reaches none. An access where nothing is attached throws {Code::bad_argument}; once the
-///   owner has detached the piece, {Code::closed} or that. One that finds it detached on its stream fails with
-///   {Code::closed}, which the next access there, or the next `flush` or `drain` throws; the other pieces are used as
-///   before. Notices keep their order within a piece.
+///   Offsets beyond the window reach what its owner has attached (`Window::attach`), once the target is connected. A
+///   put or a get may span pieces that adjoin; another access, or one with a counter or a tag, lies in one piece. The
+///   first access to a piece blocks the host until the owner's engine has told where it is. A target by a handle
+///   reaches none. An access where nothing is attached throws {Code::bad_argument}; once the owner has detached the
+///   piece, {Code::closed} or that. One that finds it detached on its stream fails with {Code::closed}, which the next
+///   access there, `flush` or `drain` throws; other pieces are used as before. Notices keep their order in a piece.
 ///
 /// @par Counted accesses
 ///   Where the counters are not mapped, a thread of the owner raises them (see `describe`). The stream then waits until
 ///   a counted get, or a counted put of more than 900 bytes, has completed.
 ///
 /// @par GPUs
-///   Streams of GPUs are for windows of owners on the same host. A host function of the stream carries the access out,
-///   and is ordered with the kernels before and behind it; what a thread of the owner would carry out is refused. The
-///   slice of a put or a get may be memory of a GPU if this rank maps the window; the GPU then copies.
+///   A window may be of a GPU's memory, for peers that map it, which are on the same host, or that reach it by a
+///   network that writes into it; the targets of others fail with {Code::unsupported} when they connect. It takes no
+///   atomics: GPUs need not be atomic with processors. Its puts and gets are copies by the GPU's driver.
+///
+///   Streams of GPUs are for windows of owners on the same host. Where the window or the slice is memory of a GPU, the
+///   stream copies. Anything else is carried out by a host function of the stream, also what raises a counter, and is
+///   ordered with the kernels before and behind it; what a thread of the owner would carry out is refused. The slice of
+///   a put or a get may be memory of a GPU if this rank maps the window.
 ///
 /// @par Atomics
 ///   They change a word of 8 bytes at a multiple of 8, or numbers at a multiple of their size, in one step, for all
@@ -200,6 +214,24 @@ class SLUICE_EXPORT Target : public ChannelHandle {
  public:
   /// Bytes that it reaches. Blocks the host until connected. @throws as `wait_connected`
   std::size_t bytes() const;
+  /// The bytes that it reaches, as this process maps them: for code and kernels of the program that read or change them
+  /// by themselves, and as memory of channels and collectives. Empty if they are not mapped here (see `describe`).
+  /// Blocks the host until connected. If the window is of a GPU's memory, so is this: for kernels and copies of streams
+  /// of GPUs, not for code of the host. Channels of processes land in it by way of the host, since no process gives on
+  /// what it has mapped from another; a collective in place lands aside.
+  ///
+  /// Nothing orders such accesses, and no failure stops them: that takes channels, notices, a barrier. Where processors
+  /// carry out the atomics (see `describe`), std::atomic_ref is atomic with them. The region keeps
+  /// the mapping, also after this target was closed and after the owner's death. But if the owner is a thread of this
+  /// process, it lasts only until the owner frees it. Do not close a channel on it later than that. The same holds for
+  /// a GPU's memory that the program has allocated: drivers leave undefined what a process then finds there.
+  /// @throws as `wait_connected`; Error{Code::closed}: the owner has closed the window
+  Region mapped() const;
+
+  /// True if `bytes` bytes at `offset` can be accessed now: they lie inside of the block, or of the window and what its
+  /// owner has attached. Blocks the host until connected, and for each piece that was not accessed before until the
+  /// owner's engine has told where it is. @throws as `wait_connected`; an earlier failure of an access to a piece
+  bool reaches(std::size_t offset, std::size_t bytes);
 
   /// Writes `source` to `offset`.
   void put(Stream stream, const Slice& source, std::size_t offset);
@@ -216,10 +248,11 @@ class SLUICE_EXPORT Target : public ChannelHandle {
   void get_notify(Stream stream, const Slice& target, std::size_t offset, std::uint32_t counter);
   /// Adds 1 to the owner's `counter`.
   void notify(Stream stream, std::uint32_t counter);
-  /// Like `put`, and then gives the owner a notice: once `match` has returned it, the owner sees the bytes. Not on
-  /// streams of GPUs. Over a network the stream waits until the put has completed.
+  /// Like `put`, and then gives the owner a notice: once `match` has returned it, the owner sees the bytes. Over a
+  /// network the stream waits until the put has completed. On the stream of a GPU, the host waits while 64 notices are
+  /// enqueued there that have not left.
   void put_tagged(Stream stream, const Slice& source, std::size_t offset, Tag tag);
-  /// Like `get`, and then gives the owner a notice. Not on streams of GPUs.
+  /// Like `get`, and then gives the owner a notice, as `put_tagged` does.
   void get_tagged(Stream stream, const Slice& target, std::size_t offset, Tag tag);
   /// Changes the numbers from `offset` on by those in `numbers`, one by one: each change is atomic, the whole is not.
   void accumulate(Stream stream, Op op, Number number, const Slice& numbers, std::size_t offset);

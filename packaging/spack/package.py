@@ -30,6 +30,8 @@ class Sluice(CMakePackage, CudaPackage, ROCmPackage):
     depends_on("nlohmann-json", when="+apps")
     depends_on("libpng", when="+apps")
     depends_on("giflib@5.1:", when="+apps")
+    depends_on("fftw@3:~mpi", when="+apps")
+    depends_on("pkgconfig", type="build", when="+apps")
     depends_on("googletest", type="test")
     depends_on("python@3:", type="test")
 

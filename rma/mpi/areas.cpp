@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "rma/mpi/refused.hpp"
 #include "rma/mpi/rma_window.hpp"
+#include "rma/mpi/yield.hpp"
 
 namespace sluice::mpi_rma {
 namespace {
@@ -29,25 +31,41 @@ void in_messages(const Slice& all, Move move) {
 
 }  // namespace
 
-Areas::Area& Areas::area(int rank) {
+std::string memory_name(std::uint64_t number) { return "mpi-rma window " + std::to_string(number); }
+
+Areas::Area& Areas::find_area(int rank) {
   Area& found = areas_[rank];
-  if (found.target.peer() < 0) {
-    const Part& part = parts_[static_cast<std::size_t>(rank)];
-    if (part.number == 0)
-      throw Refused(MPI_ERR_RMA_RANGE, "rank " + std::to_string(rank) + " has no memory in the window");
-    found.target = context_.target(part.rank, "mpi-rma window " + std::to_string(part.number));
-  }
+  if (found.target.peer() < 0 && found.memory == nullptr) open(found, rank);
+  last_ = &found;
+  last_rank_ = rank;
   return found;
+}
+
+void Areas::open(Area& area, int rank) {
+  if (!mapped_.empty()) {
+    area.memory = mapped_[static_cast<std::size_t>(rank)];
+    return;
+  }
+  const Part& part = parts_[static_cast<std::size_t>(rank)];
+  if (part.number == 0)
+    throw Refused(MPI_ERR_RMA_RANGE, "rank " + std::to_string(rank) + " has no memory in the window");
+  Target target = context_.target(part.rank, memory_name(part.number));
+  if (!part.is_dynamic()) area.mapping = target.mapped();
+  if (area.mapping.bytes() > 0) area.memory = area.mapping.data() + part.shift;
+  if (area.memory == nullptr && part.base != 0) area.mailbox = RemoteMailbox(control_.mailbox(part.rank));
+  area.target = std::move(target);
+}
+
+bool Areas::made_by_owner(Area& area, int rank, std::uint64_t offset, Mailbox::Kind kind, std::byte* data,
+                          std::size_t bytes) {
+  if (bytes > Mailbox::kMost || crowded()) return false;  // of a crowd, the owner has no core to look
+  const Mailbox::Request wanted{kind, parts_[static_cast<std::size_t>(rank)].base + offset, data, bytes};
+  // Not by Context::check, which throws a failure once: another thread may have met it.
+  return area.mailbox.request(wanted, [&area] { (void)area.target.connected(); });
 }
 
 std::size_t Areas::at(int rank, std::uint64_t offset) const {
   return offset + parts_[static_cast<std::size_t>(rank)].shift;
-}
-
-Target& Areas::target(int rank) {
-  Area& used = area(rank);
-  used.used = true;
-  return used.target;
 }
 
 Slice Areas::stage(std::size_t bytes) {
@@ -65,28 +83,37 @@ Slice Areas::staged(const std::byte* from, std::size_t bytes) {
   return copy;
 }
 
+bool Areas::reaches(int rank, std::uint64_t offset, std::size_t bytes) {
+  return area(rank).target.reaches(offset, bytes);
+}
+
 void Areas::write(int rank, std::uint64_t offset, const std::byte* from, std::size_t bytes, bool steady) {
   if (bytes == 0) return;
-  if (!mapped_.empty()) {
-    std::memcpy(mapped_[static_cast<std::size_t>(rank)] + offset, from, bytes);
+  Area& there = area(rank);
+  if (there.memory != nullptr) {
+    use(there);
+    std::memcpy(there.memory + offset, from, bytes);
     return;
   }
-  Area& there = area(rank);
-  there.used = true;
-  in_messages(staged(from, bytes),
+  if (made_by_owner(there, rank, offset, Mailbox::Kind::put, const_cast<std::byte*>(from), bytes)) return;
+  const Slice source = staged(from, bytes);
+  use(there);  // not before: `staged` may drain it
+  in_messages(source,
               [&](const Slice& part, std::size_t done) { there.target.put({}, part, at(rank, offset + done)); });
   if (bytes > kSmall && !steady) drain(there);
 }
 
 void Areas::read(int rank, std::uint64_t offset, std::byte* to, std::size_t bytes) {
   if (bytes == 0) return;
-  if (!mapped_.empty()) {
-    std::memcpy(to, mapped_[static_cast<std::size_t>(rank)] + offset, bytes);
+  Area& there = area(rank);
+  if (there.memory != nullptr) {
+    use(there);
+    std::memcpy(to, there.memory + offset, bytes);
     return;
   }
-  Area& there = area(rank);
+  if (made_by_owner(there, rank, offset, Mailbox::Kind::get, to, bytes)) return;
   const Slice place = bytes > kSmall ? context_.region(to, bytes).all() : stage(bytes);
-  there.used = true;
+  use(there);  // not before: `stage` may drain it
   in_messages(place, [&](const Slice& part, std::size_t done) { there.target.get({}, part, at(rank, offset + done)); });
   if (bytes <= kSmall) there.reads.push_back({place, to});
 }
@@ -97,40 +124,45 @@ Slice Areas::scratch(std::size_t bytes) {
 }
 
 void Areas::read_into(int rank, std::uint64_t offset, const Slice& to) {
-  if (!mapped_.empty()) return read(rank, offset, to.data(), to.bytes());
-  target(rank).get({}, to, at(rank, offset));
+  Area& there = area(rank);
+  if (there.memory != nullptr) return read(rank, offset, to.data(), to.bytes());
+  if (made_by_owner(there, rank, offset, Mailbox::Kind::get, to.data(), to.bytes())) return;
+  use(there);
+  there.target.get({}, to, at(rank, offset));
 }
 
 void Areas::write_from(int rank, std::uint64_t offset, const Slice& from) {
-  if (!mapped_.empty()) return write(rank, offset, from.data(), from.bytes(), true);
-  target(rank).put({}, from, at(rank, offset));
+  Area& there = area(rank);
+  if (there.memory != nullptr) return write(rank, offset, from.data(), from.bytes(), true);
+  if (made_by_owner(there, rank, offset, Mailbox::Kind::put, from.data(), from.bytes())) return;
+  use(there);
+  there.target.put({}, from, at(rank, offset));
 }
 
 void Areas::drain(Area& area) {
-  if (!area.used) return;
-  area.target.flush({});  // not `drain`, which reads the clock
-  area.used = false;
+  if (!unuse(area)) return;
+  if (area.target.peer() >= 0) area.target.flush({});  // not `drain`, which reads the clock
   for (const Read& read : area.reads) std::memcpy(read.to, read.from.data(), read.from.bytes());
   area.reads.clear();
 }
 
-void Areas::drain(std::map<int, Area>& areas, int rank) {
-  const auto found = areas.find(rank);
-  if (found != areas.end()) drain(found->second);
-}
-
 void Areas::notify(int rank, std::uint32_t counter) {
-  drain(areas_, rank);
+  if (const auto found = areas_.find(rank); found != areas_.end()) drain(found->second);
   Area& there = counters_[rank];
   const Part& part = parts_[static_cast<std::size_t>(rank)];
   if (there.target.peer() < 0) there.target = context_.target(part.rank, part.counters.name());
   there.target.notify({}, counter);
-  there.used = true;
+  use(there);
 }
 
 void Areas::drain(int rank) {
-  drain(areas_, rank);
-  drain(counters_, rank);
+  if (rank == last_rank_) {
+    drain(*last_);
+  } else if (const auto found = areas_.find(rank); found != areas_.end()) {
+    drain(found->second);
+  }
+  if (counters_.empty()) return;
+  if (const auto found = counters_.find(rank); found != counters_.end()) drain(found->second);
 }
 
 void Areas::drain_all() {
@@ -140,13 +172,20 @@ void Areas::drain_all() {
 }
 
 void Areas::close() {
-  for (auto& [rank, area] : areas_) area.target.close();
+  for (auto& [rank, area] : areas_) {
+    unuse(area);
+    if (area.target.peer() >= 0) area.target.close();
+  }
   areas_.clear();
+  last_rank_ = -1;
   close_counters();
 }
 
 void Areas::close_counters() {
-  for (auto& [rank, area] : counters_) area.target.close();
+  for (auto& [rank, area] : counters_) {
+    unuse(area);
+    area.target.close();
+  }
   counters_.clear();
 }
 

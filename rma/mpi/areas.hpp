@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,14 +19,27 @@ namespace sluice::mpi_rma {
 
 struct Part;
 
+/// Name of the window of Sluice's with the memory of a rank.
+std::string memory_name(std::uint64_t number);
+
 /// The memory of all ranks. Offsets count from the beginning of a rank's memory. One thread at a time.
 class Areas {
  public:
-  Areas(Context& context, const std::vector<Part>& parts) : context_(context), parts_(parts) {}
+  Areas(Context& context, Control& control, const std::vector<Part>& parts)
+      : context_(context), control_(control), parts_(parts) {}
 
-  /// This process has mapped the memory of all ranks, at these addresses.
+  /// MPI has mapped the memory of all ranks, at these addresses.
   void map(std::vector<std::byte*> memory) { mapped_ = std::move(memory); }
 
+  /// Like `mapped`; null also if the bytes of another rank were accessed before.
+  std::byte* mapped_last(int rank) {
+    if (rank != last_rank_) return nullptr;
+    if (last_->memory != nullptr) last_->used = true;
+    return last_->memory;
+  }
+
+  /// False: the rank has not attached all of these bytes, of a dynamic window.
+  bool reaches(int rank, std::uint64_t offset, std::size_t bytes);
   /// Puts bytes. They have been copied, or `steady` is true: they stay until the next `drain`.
   void write(int rank, std::uint64_t offset, const std::byte* from, std::size_t bytes, bool steady);
   /// Gets bytes, which are at `to` after the next `drain`.
@@ -39,38 +54,76 @@ class Areas {
   /// All accesses to a rank have completed, there and here.
   void drain(int rank);
   void drain_all();
+  /// True if all accesses to all ranks have completed, as all of them were to memory that is mapped. False: `drain` or
+  /// `drain_all` has to be called.
+  bool drained() {
+    if (unmapped_ != 0) return false;
+    if (--drains_to_look_ != 0) return true;
+    drains_to_look_ = kDrainsToLook;
+    return false;
+  }
 
-  /// The target of a rank, for atomics at `at(rank, offset)`.
-  Target& target(int rank);
-  std::size_t at(int rank, std::uint64_t offset) const;
-  /// Memory for the bytes, from which a target may put; it is free again after the next `drain_all`.
-  Slice staged(const std::byte* from, std::size_t bytes);
+  /// The memory of a rank, whose bytes are accessed now; null: it is not mapped here.
+  std::byte* mapped(int rank) {
+    Area& there = area(rank);
+    use(there);
+    return there.memory;
+  }
 
   void close();
   /// The ranks may have other counters afterwards.
   void close_counters();
 
  private:
+  /// Of so many drains of memory that is mapped, where nothing is left to wait for, one looks whether the owner has
+  /// died: a look takes longer than a put. A prime: owners whose memory is drained in turn are all looked at.
+  static constexpr unsigned int kDrainsToLook = 61;
+
   /// Bytes that a get has put into the staging memory, and that the program wants elsewhere.
   struct Read {
     Slice from;
     std::byte* to;
   };
   struct Area {
-    Target target;
-    bool used = false;  // since the last drain
+    Target target;  // empty: MPI maps the memory
+    Region mapping;
+    std::byte* memory = nullptr;  // of the rank, mapped here; null: the target reaches it
+    RemoteMailbox mailbox;        // if it is not mapped
+    bool used = false;            // since the last drain
     std::vector<Read> reads;
   };
-  Area& area(int rank);
-  static void drain(Area& area);
-  static void drain(std::map<int, Area>& areas, int rank);
+  Area& area(int rank) { return rank == last_rank_ ? *last_ : find_area(rank); }
+  Area& find_area(int rank);
+  /// Marks an area as accessed, until it is drained.
+  void use(Area& area) noexcept {
+    if (!area.used && area.memory == nullptr) ++unmapped_;
+    area.used = true;
+  }
+  /// Takes the mark away. False: there was none.
+  bool unuse(Area& area) noexcept {
+    if (area.used && area.memory == nullptr) --unmapped_;
+    return std::exchange(area.used, false);
+  }
+  void open(Area& area, int rank);
+  /// True if the owner has made the access.
+  bool made_by_owner(Area& area, int rank, std::uint64_t offset, Mailbox::Kind kind, std::byte* data,
+                     std::size_t bytes);
+  std::size_t at(int rank, std::uint64_t offset) const;
+  void drain(Area& area);
+  /// Memory for the bytes, from which a target may put; it is free again after the next `drain_all`.
+  Slice staged(const std::byte* from, std::size_t bytes);
   Slice stage(std::size_t bytes);
 
   Context& context_;
+  Control& control_;
   const std::vector<Part>& parts_;
-  std::vector<std::byte*> mapped_;  // empty: it is reached by targets
+  std::vector<std::byte*> mapped_;  // by MPI; empty: by targets, or not
   std::map<int, Area> areas_;
+  Area* last_ = nullptr;  // that `area` has found last
+  int last_rank_ = -1;
   std::map<int, Area> counters_;  // of notifications
+  std::size_t unmapped_ = 0;      // areas in use that are not mapped, counters among them
+  unsigned int drains_to_look_ = kDrainsToLook;
   Memory staging_;
   std::size_t staged_ = 0;
   Memory scratch_;

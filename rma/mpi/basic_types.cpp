@@ -34,26 +34,13 @@ Basic pair_of(MPI_Datatype type) {
   return basic;
 }
 
-/// The number of Sluice's that an integer or a floating-point type is.
-std::optional<Number> number_of(const Basic& basic, bool is_signed) {
-  if (basic.kind == Kind::floating) {
-    if (basic.size == sizeof(float)) return Number::float32;
-    if (basic.size == sizeof(double)) return Number::float64;
-    return std::nullopt;
-  }
-  if (basic.kind != Kind::integer) return std::nullopt;
-  if (basic.size == sizeof(std::uint32_t)) return is_signed ? Number::int32 : Number::uint32;
-  if (basic.size == sizeof(std::uint64_t)) return is_signed ? Number::int64 : Number::uint64;
-  return std::nullopt;
-}
-
 using Table = std::map<MPI_Datatype, Basic>;
 
 void add(Table& table, Kind kind, std::initializer_list<MPI_Datatype> types, bool is_signed = true) {
   for (const MPI_Datatype type : types) {
     if (type == MPI_DATATYPE_NULL) continue;  // this MPI has no such type
     Basic basic = sized(type, kind);
-    basic.number = number_of(basic, is_signed);
+    basic.is_signed = is_signed;
     table.emplace(type, basic);
   }
 }
@@ -61,9 +48,10 @@ void add(Table& table, Kind kind, std::initializer_list<MPI_Datatype> types, boo
 Table make_table() {
   Table table;
   add(table, Kind::integer,
-      {MPI_CHAR, MPI_SIGNED_CHAR, MPI_SHORT, MPI_INT, MPI_LONG, MPI_LONG_LONG, MPI_INT8_T, MPI_INT16_T, MPI_INT32_T,
-       MPI_INT64_T, MPI_AINT, MPI_OFFSET, MPI_COUNT, MPI_INTEGER, MPI_INTEGER1, MPI_INTEGER2, MPI_INTEGER4,
-       MPI_INTEGER8, MPI_WCHAR});
+      {MPI_SIGNED_CHAR, MPI_SHORT, MPI_INT, MPI_LONG, MPI_LONG_LONG, MPI_INT8_T, MPI_INT16_T, MPI_INT32_T, MPI_INT64_T,
+       MPI_AINT, MPI_OFFSET, MPI_COUNT, MPI_INTEGER, MPI_INTEGER1, MPI_INTEGER2, MPI_INTEGER4, MPI_INTEGER8});
+  add(table, Kind::integer, {MPI_CHAR}, std::is_signed_v<char>);
+  add(table, Kind::integer, {MPI_WCHAR}, std::is_signed_v<wchar_t>);
   add(table, Kind::integer,
       {MPI_UNSIGNED_CHAR, MPI_UNSIGNED_SHORT, MPI_UNSIGNED, MPI_UNSIGNED_LONG, MPI_UNSIGNED_LONG_LONG, MPI_UINT8_T,
        MPI_UINT16_T, MPI_UINT32_T, MPI_UINT64_T},
@@ -97,9 +85,7 @@ const Basic* unnamed_type(MPI_Datatype type, Kind kind) {
   static std::mutex& mutex = *new std::mutex;
   static Table& table = *new Table;
   const std::lock_guard lock(mutex);
-  Basic basic = sized(type, kind);
-  basic.number = number_of(basic, true);
-  return &table.emplace(type, basic).first->second;
+  return &table.emplace(type, sized(type, kind)).first->second;
 }
 
 }  // namespace sluice::mpi_rma

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Accumulates by atomics on words of 8 bytes, where all ranks map the memory of the window.
+// Accumulates by atomics of the processor, where all ranks map the memory of the window.
 #pragma once
 
 #include "rma/mpi/access.hpp"
@@ -12,7 +12,7 @@ namespace sluice::mpi_rma {
 
 /// True if every element lies inside of a word. It depends on the window, the type and where the elements are, and on
 /// nothing else, so that all accumulates to one place with one type go one way.
-bool by_word(const RmaWindow& window, const There& there, const Flat& flat, std::int64_t begin);
+bool by_word(RmaWindow& window, const There& there, const Flat& flat, std::int64_t begin);
 
 /// An accumulate that is `by_word`.
 struct WordChange {

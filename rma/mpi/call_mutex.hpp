@@ -17,6 +17,8 @@ class CallMutex {
     needed_ = level == MPI_THREAD_MULTIPLE;
   }
 
+  /// False: all calls come one after another.
+  bool needed() const noexcept { return needed_; }
   void lock() {
     if (needed_) mutex_.lock();
   }

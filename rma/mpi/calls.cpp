@@ -22,7 +22,10 @@ extern "C" int sluice_rma_query(void*, MPI_Status* status) {
 extern "C" int sluice_rma_free(void*) { return MPI_SUCCESS; }
 extern "C" int sluice_rma_cancel(void*, int) { return MPI_SUCCESS; }
 
-int class_of(const Error& error) { return error.code() == Code::out_of_resources ? MPI_ERR_NO_MEM : MPI_ERR_OTHER; }
+int class_of(const Error& error) {
+  if (error.code() == Code::closed) return MPI_ERR_RMA_RANGE;  // memory that was detached
+  return error.code() == Code::out_of_resources ? MPI_ERR_NO_MEM : MPI_ERR_OTHER;
+}
 
 /// Logs the exception that is being handled, and returns its class.
 int log_failure() noexcept {

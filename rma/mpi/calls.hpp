@@ -2,24 +2,16 @@
 // Common to the calls that stand before MPI's.
 #pragma once
 
+#include "rma/mpi/behind.hpp"
 #include "rma/mpi/epochs.hpp"
 #include "rma/mpi/rma_window.hpp"
 #include "rma/mpi/windows.hpp"
 
 #include <mpi.h>
 
-#include <dlfcn.h>
-
 #include <mutex>
 
 namespace sluice::mpi_rma {
-
-/// The definition of `name` behind this library: a tool's that wraps the same calls, or MPI's own.
-template <class Function>
-Function* behind(const char* name, Function* mpis_own) {
-  void* const found = dlsym(RTLD_NEXT, name);
-  return found == nullptr ? mpis_own : reinterpret_cast<Function*>(found);
-}
 
 /// Calls the window's error handler with the class of the exception that is being handled. Returns the class.
 int report(MPI_Win handle) noexcept;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "rma/mpi/calls.hpp"
+#include "rma/mpi/direct.hpp"
 
 namespace sluice::mpi_rma {
 namespace {
@@ -25,16 +26,23 @@ std::vector<int> ranks_of(MPI_Group group, const RmaWindow& window) {
 /// False for a rank that MPI refuses.
 bool has(const RmaWindow& window, int rank) { return rank == MPI_PROC_NULL || (rank >= 0 && rank < window.size); }
 
-int flush(RmaWindow& served, int rank) {
-  return serve(served, [&](RmaWindow& window, Epochs::Lock&) {
+// The long ways of flushes. `next`: the call of MPI's. They are not inlined, since a short way needs no register that
+// is saved.
+
+[[gnu::noinline]] int flush(int rank, MPI_Win win, int (*next)(int, MPI_Win)) {
+  RmaWindow* const found = find_window(win);
+  if (found == nullptr || !has(*found, rank)) return next(rank, win);
+  return serve(*found, [&](RmaWindow& window, Epochs::Lock&) {
     if (rank == MPI_PROC_NULL) return;
     window.epochs->check_locked(rank);
     window.areas->drain(rank);
   });
 }
 
-int flush_all(RmaWindow& served) {
-  return serve(served, [](RmaWindow& window, Epochs::Lock&) {
+[[gnu::noinline]] int flush_all(MPI_Win win, int (*next)(MPI_Win)) {
+  RmaWindow* const found = find_window(win);
+  if (found == nullptr) return next(win);
+  return serve(*found, [](RmaWindow& window, Epochs::Lock&) {
     window.epochs->check_locked(-1);
     window.areas->drain_all();
   });
@@ -115,27 +123,23 @@ int MPI_Win_unlock_all(MPI_Win win) {
 }
 
 int MPI_Win_flush(int rank, MPI_Win win) {
-  RmaWindow* const found = find_window(win);
-  if (found == nullptr || !has(*found, rank)) SLUICE_RMA_BEHIND(Win_flush, rank, win);
-  return flush(*found, rank);
+  if (flush_directly(win, rank)) return MPI_SUCCESS;
+  return flush(rank, win, [](int to, MPI_Win its) { SLUICE_RMA_BEHIND(Win_flush, to, its); });
 }
 
 int MPI_Win_flush_local(int rank, MPI_Win win) {
-  RmaWindow* const found = find_window(win);
-  if (found == nullptr || !has(*found, rank)) SLUICE_RMA_BEHIND(Win_flush_local, rank, win);
-  return flush(*found, rank);
+  if (flush_directly(win, rank)) return MPI_SUCCESS;
+  return flush(rank, win, [](int to, MPI_Win its) { SLUICE_RMA_BEHIND(Win_flush_local, to, its); });
 }
 
 int MPI_Win_flush_all(MPI_Win win) {
-  RmaWindow* const found = find_window(win);
-  if (found == nullptr) SLUICE_RMA_BEHIND(Win_flush_all, win);
-  return flush_all(*found);
+  if (flush_all_directly(win)) return MPI_SUCCESS;
+  return flush_all(win, [](MPI_Win its) { SLUICE_RMA_BEHIND(Win_flush_all, its); });
 }
 
 int MPI_Win_flush_local_all(MPI_Win win) {
-  RmaWindow* const found = find_window(win);
-  if (found == nullptr) SLUICE_RMA_BEHIND(Win_flush_local_all, win);
-  return flush_all(*found);
+  if (flush_all_directly(win)) return MPI_SUCCESS;
+  return flush_all(win, [](MPI_Win its) { SLUICE_RMA_BEHIND(Win_flush_local_all, its); });
 }
 
 int MPI_Win_sync(MPI_Win win) {

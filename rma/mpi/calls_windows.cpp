@@ -94,6 +94,8 @@ Creation allocated(MPI_Aint bytes, MPI_Aint unit, MPI_Info info) {
   return {MPI_WIN_FLAVOR_ALLOCATE, nullptr, bytes, unit, info};
 }
 
+Creation dynamic(MPI_Info info) { return {MPI_WIN_FLAVOR_DYNAMIC, nullptr, 0, 1, info}; }
+
 int free_window(RmaWindow& window, MPI_Win* handle) {
   const int result = serve(window, [](RmaWindow& its, Epochs::Lock&) { its.epochs->check_idle(); });
   if (result != MPI_SUCCESS) return result;
@@ -121,6 +123,50 @@ std::optional<void*> predefined(RmaWindow& window, int key) {
   }
 }
 
+/// The same as a number, as Fortran has it.
+std::optional<MPI_Aint> predefined_number(RmaWindow& window, int key) {
+  switch (key) {
+    case MPI_WIN_BASE: return reinterpret_cast<MPI_Aint>(window.base);
+    case MPI_WIN_SIZE: return window.bytes_attribute;
+    case MPI_WIN_DISP_UNIT: return window.unit_attribute;
+    case MPI_WIN_CREATE_FLAVOR: return window.flavor_attribute;
+    case MPI_WIN_MODEL: return window.model_attribute;
+    default: return std::nullopt;
+  }
+}
+
+/// The results of MPI_Win_shared_query. `Unit`: an int, or an MPI_Aint.
+template <class Unit>
+struct SharedPart {
+  MPI_Aint* size;
+  Unit* unit;
+  void** base;
+};
+
+/// False: MPI has to answer, or to refuse the arguments.
+template <class Unit>
+bool query_shared(MPI_Win win, int rank, const SharedPart<Unit>& found) {
+  RmaWindow* const window = find_window(win);
+  // MPI refuses the call for a dynamic window.
+  if (window == nullptr || window->made.flavor == MPI_WIN_FLAVOR_SHARED || window->dynamic()) return false;
+  const int asked = rank == MPI_PROC_NULL ? 0 : rank;
+  if (asked < 0 || asked >= window->size) return false;
+  // MPI 4.1, 12.2.3: memory that this rank cannot load from has no bytes.
+  const Part& part = window->parts[static_cast<std::size_t>(asked)];
+  const bool own = asked == window->rank;
+  *found.size = own ? static_cast<MPI_Aint>(part.bytes) : 0;
+  *found.unit = static_cast<Unit>(part.unit);
+  *found.base = own ? window->base : nullptr;
+  return true;
+}
+
+/// Only MPICH, whose function it is, calls MPII_Win_get_attr; a program that does so with another MPI gets an error.
+int refuse_attribute(MPI_Win win) noexcept {
+  log(Level::error, "a program asks MPII_Win_get_attr for an attribute, and this MPI has no such function");
+  PMPI_Win_call_errhandler(win, MPI_ERR_INTERN);
+  return MPI_ERR_INTERN;
+}
+
 }  // namespace
 }  // namespace sluice::mpi_rma
 
@@ -143,6 +189,11 @@ int MPI_Win_allocate_shared(MPI_Aint size, int unit, MPI_Info info, MPI_Comm com
   return adopt_shared(shared_by_mpi(size, unit, info, comm, base, win), comm, allocated(size, unit, info), base, win);
 }
 
+int MPI_Win_create_dynamic(MPI_Info info, MPI_Comm comm, MPI_Win* win) {
+  if (const auto made = create(comm, dynamic(info), nullptr, win)) return *made;
+  SLUICE_RMA_BEHIND(Win_create_dynamic, info, comm, win);
+}
+
 int MPI_Win_free(MPI_Win* win) {
   if (RmaWindow* const window = find_window(*win)) return free_window(*window, win);
   SLUICE_RMA_BEHIND(Win_free, win);
@@ -156,6 +207,19 @@ int MPI_Win_get_attr(MPI_Win win, int key, void* value, int* flag) {
     return MPI_SUCCESS;
   }
   SLUICE_RMA_BEHIND(Win_get_attr, win, key, value, flag);
+}
+
+// What MPICH's Fortran calls instead. The keys of Fortran are those of C and 1.
+int MPII_Win_get_attr(MPI_Win win, int key, void* value, int* flag, int kind);
+int MPII_Win_get_attr(MPI_Win win, int key, void* value, int* flag, int kind) {
+  using Function = int(MPI_Win, int, void*, int*, int);
+  static auto* const next = find_behind<Function>("MPII_Win_get_attr");
+  RmaWindow* const window = find_window(win);
+  const auto found = window == nullptr ? std::nullopt : predefined_number(*window, key - 1);
+  if (!found) return next == nullptr ? refuse_attribute(win) : next(win, key, value, flag, kind);
+  *static_cast<MPI_Aint*>(value) = *found;
+  *flag = 1;
+  return MPI_SUCCESS;
 }
 
 int MPI_Win_get_info(MPI_Win win, MPI_Info* info) {
@@ -172,18 +236,8 @@ int MPI_Win_get_group(MPI_Win win, MPI_Group* group) {
 }
 
 int MPI_Win_shared_query(MPI_Win win, int rank, MPI_Aint* size, int* unit, void* base) {
-  RmaWindow* const window = find_window(win);
-  if (window == nullptr || window->made.flavor == MPI_WIN_FLAVOR_SHARED)
-    SLUICE_RMA_BEHIND(Win_shared_query, win, rank, size, unit, base);
-  const int asked = rank == MPI_PROC_NULL ? 0 : rank;
-  if (asked < 0 || asked >= window->size) return PMPI_Win_shared_query(win, rank, size, unit, base);
-  // MPI 4.1, 12.2.3: memory that this rank cannot load from has no bytes.
-  const Part& part = window->parts[static_cast<std::size_t>(asked)];
-  const bool own = asked == window->rank;
-  *size = own ? static_cast<MPI_Aint>(part.bytes) : 0;
-  *unit = static_cast<int>(part.unit);
-  *static_cast<void**>(base) = own ? window->base : nullptr;
-  return MPI_SUCCESS;
+  if (query_shared<int>(win, rank, {size, unit, static_cast<void**>(base)})) return MPI_SUCCESS;
+  SLUICE_RMA_BEHIND(Win_shared_query, win, rank, size, unit, base);
 }
 
 #if MPI_VERSION >= 4
@@ -195,6 +249,16 @@ int MPI_Win_create_c(void* base, MPI_Aint size, MPI_Aint unit, MPI_Info info, MP
 int MPI_Win_allocate_c(MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win) {
   if (const auto made = create(comm, allocated(size, unit, info), static_cast<void**>(base), win)) return *made;
   SLUICE_RMA_BEHIND(Win_allocate_c, size, unit, info, comm, base, win);
+}
+
+int MPI_Win_allocate_shared_c(MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win) {
+  const auto by_mpi = [&] { SLUICE_RMA_BEHIND(Win_allocate_shared_c, size, unit, info, comm, base, win); };
+  return adopt_shared(by_mpi(), comm, allocated(size, unit, info), base, win);
+}
+
+int MPI_Win_shared_query_c(MPI_Win win, int rank, MPI_Aint* size, MPI_Aint* unit, void* base) {
+  if (query_shared<MPI_Aint>(win, rank, {size, unit, static_cast<void**>(base)})) return MPI_SUCCESS;
+  SLUICE_RMA_BEHIND(Win_shared_query_c, win, rank, size, unit, base);
 }
 #endif
 

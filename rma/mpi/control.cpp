@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <string>
+#include <utility>
 
 namespace sluice::mpi_rma {
 namespace {
@@ -46,6 +48,24 @@ void Control::give_back(Place place, std::size_t words) {
 std::uint64_t* Control::own(Place place) const {
   const std::lock_guard lock(mutex_);
   return reinterpret_cast<std::uint64_t*>(chunks_[place.chunk].memory.data()) + place.first;
+}
+
+void Control::open_mailbox() {
+  const Place first = take(sizeof(Mailbox) / kWordBytes);
+  mailbox_ = new (own(first)) Mailbox;
+  add_mailbox(*mailbox_);
+}
+
+void Control::close_mailbox() noexcept {
+  if (mailbox_ != nullptr) remove_mailbox(*std::exchange(mailbox_, nullptr));
+}
+
+Mailbox* Control::mailbox(Rank rank) {
+  Line& there = line(rank, {});
+  const std::lock_guard lock(there.mutex);
+  if (!there.mapped) there.mapping = there.target.mapped();
+  there.mapped = true;
+  return there.mapping.bytes() == 0 ? nullptr : std::launder(reinterpret_cast<Mailbox*>(there.mapping.data()));
 }
 
 Control::Line& Control::line(Rank rank, Place place) {
@@ -97,6 +117,7 @@ void Control::close_lines() {
 }
 
 void Control::close_words(Timeout timeout) {
+  close_mailbox();
   const std::lock_guard lock(mutex_);
   for (Chunk& chunk : chunks_) chunk.window.close(timeout);
 }

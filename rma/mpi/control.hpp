@@ -2,6 +2,8 @@
 // Words by which the ranks of a context synchronise their windows.
 #pragma once
 
+#include "rma/mpi/mailbox.hpp"
+
 #include <sluice/context.hpp>
 #include <sluice/window.hpp>
 
@@ -27,6 +29,9 @@ struct Place {
 class Control {
  public:
   explicit Control(Context& context) : context_(context) {}
+  Control(const Control&) = delete;
+  Control& operator=(const Control&) = delete;
+  ~Control() { close_mailbox(); }
 
   /// Words of this rank, which are 0.
   Place take(std::size_t words);
@@ -34,6 +39,9 @@ class Control {
   void give_back(Place place, std::size_t words);
   /// Words of this rank, of which each is used by std::atomic_ref.
   std::uint64_t* own(Place place) const;
+  /// The mailbox of this rank, the first words that it takes; and of another one, null if it is not mapped here.
+  void open_mailbox();
+  Mailbox* mailbox(Rank rank);
   /// Words of a rank, up to kMostRead.
   std::vector<std::uint64_t> read(Rank rank, Place place, std::size_t word, std::size_t count);
   static constexpr std::size_t kMostRead = 16;
@@ -60,8 +68,11 @@ class Control {
     std::mutex mutex;
     Target target;
     Memory read;
+    Region mapping;       // for the mailbox
+    bool mapped = false;  // or there is nothing to map
   };
   void add_chunk(std::size_t words);
+  void close_mailbox() noexcept;
   Line& line(Rank rank, Place place);
   template <class Change>
   std::uint64_t change(Rank rank, Place place, std::size_t word, Change change);
@@ -71,6 +82,7 @@ class Control {
   std::deque<Chunk> chunks_;
   std::map<std::size_t, std::vector<Place>> free_;  // by number of words
   std::map<std::pair<Rank, std::uint32_t>, std::unique_ptr<Line>> lines_;
+  Mailbox* mailbox_ = nullptr;
 };
 
 }  // namespace sluice::mpi_rma

@@ -94,9 +94,7 @@ Epochs::Epochs(RmaWindow& window)
       epochs_(window.rank, window.size), meeting_(window.job->control, kMeeting, window.rank, window.size) {}
 
 void Epochs::check_access(int rank) {
-  if (epochs_.accesses(rank)) return;
-  if (!in_fence_) refuse("an access", "no epoch of this rank permits an access to " + of_rank(rank));
-  fence_used_ = true;
+  if (!permits(rank)) refuse("an access", "no epoch of this rank permits an access to " + of_rank(rank));
 }
 
 void Epochs::check_locked(int rank) const {

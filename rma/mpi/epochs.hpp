@@ -25,13 +25,20 @@ class Epochs {
 
   // The words of a rank: those of its part of the window; 1 while a rank changes elements of a stripe; those of
   // rma/words.hpp; how many access epochs of peers have completed, since the beginning; those of the meeting.
-  static constexpr std::size_t kPartWords = 8;
+  static constexpr std::size_t kPartWords = 9;
   static constexpr std::size_t kStripes = 8;
   static constexpr std::size_t kEpochs = kPartWords + kStripes;
   static constexpr std::size_t kCompleted = kEpochs + rma::at::kEpochsEnd / rma::kWord;
   static constexpr std::size_t kMeeting = kCompleted + 8;
   static constexpr std::size_t kWords = kMeeting + Meeting::kWords;
 
+  /// True if the rank may be accessed now, which the caller then does.
+  bool permits(int rank) {
+    if (epochs_.accesses(rank)) return true;
+    fence_used_ = fence_used_ || in_fence_;
+    return in_fence_;
+  }
+  bool locks(int rank) const { return epochs_.locks(rank); }
   /// @throws Refused{MPI_ERR_RMA_SYNC}, as all below: the rank may not be accessed now.
   void check_access(int rank);
   /// @throws unless the rank, or any rank, is locked

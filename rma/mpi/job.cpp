@@ -135,10 +135,10 @@ Held make_job(std::vector<int> world, MPI_Comm mine) {
     why = reason.what();
   }
   if (all_agree(job != nullptr, mine)) {
+    yield_if_crowded(mine);
     const std::lock_guard lock(jobs_mutex());
     if (covers_world(job->world) && world_job() == nullptr) world_job() = job;
     end_with_finalize(job);
-    yield_if_crowded(job->context.node_size());
     return job;
   }
   if (!why.empty()) log(Level::warn, "MPI serves the windows of a communicator: " + why);

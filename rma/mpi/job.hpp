@@ -20,7 +20,9 @@ namespace sluice::mpi_rma {
 /// of it, and lives until MPI_Finalize.
 class Job {
  public:
-  Job(Context made, std::uint64_t number) : context(std::move(made)), id(number), control(context) {}
+  Job(Context made, std::uint64_t number) : context(std::move(made)), id(number), control(context) {
+    control.open_mailbox();
+  }
 
   Context context;
   const std::uint64_t id;  ///< the same at all ranks

@@ -4,20 +4,16 @@
 
 #include "rma/mpi/types.hpp"
 
-#include <sluice/ops.hpp>
-
 #include <mpi.h>
 
 #include <cstddef>
-#include <optional>
 
 namespace sluice::mpi_rma {
 
+/// True if the operation is one of MPI's own, and defined for elements of the kind (MPI 4.0, 6.9.2 and 6.9.4).
+bool defined(MPI_Op op, Kind kind);
 /// @throws Refused{MPI_ERR_OP} if the operation is not one of MPI's own, or not defined for this type.
 void check_operation(MPI_Op op, const Basic& basic);
-
-/// Sluice's operation, for integers and floating-point numbers; none: it has no such.
-std::optional<Op> operation_of(MPI_Op op, const Basic& basic);
 
 /// Changes `count` elements at `there`, which lie at their extent, by those at `operands`.
 void apply(MPI_Op op, const Basic& basic, const void* operands, void* there, std::size_t count);

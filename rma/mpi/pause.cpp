@@ -3,20 +3,25 @@
 
 #include <sluice/context.hpp>
 
-#include <sched.h>
-
 #include <algorithm>
-#include <atomic>
 #include <string>
 #include <thread>
 
 #include "rma/mpi/log.hpp"
+#include "rma/mpi/mailbox.hpp"
+#include "rma/mpi/yield.hpp"
 
 namespace sluice::mpi_rma {
 namespace {
 
-constexpr int kSpins = 100;
-constexpr int kYields = 20;
+constexpr int kPlainLooks = 200;
+/// For 50 us, where the awaited rank has a core of its own: it may be in a copy, say, and what a yielded core does
+/// meanwhile may take milliseconds.
+constexpr int kPausedLooks = 400;
+/// A long message needs hundreds of calls of MPI's, each of which a busy machine may delay.
+constexpr int kLooksForMessages = 8;
+/// Where ranks outnumber cores, the one that is awaited is soon given the core by `sched_yield`, or it waits too.
+constexpr std::chrono::microseconds kYieldingInCrowd{20};
 constexpr std::chrono::microseconds kShortest{10};
 constexpr std::chrono::microseconds kLongest{300};
 constexpr std::chrono::seconds kLook{1};
@@ -24,17 +29,17 @@ constexpr std::chrono::seconds kWarning{60};
 
 }  // namespace
 
+Pause::Pause(Context& context, MPI_Comm comm, std::string_view what)
+    : context_(context), comm_(comm), what_(what), rest_(kPlainLooks, crowded() ? rma::Rest::kPaused : kPausedLooks) {}
+
 void Pause::operator()() {
-  const int step = count_++;
-  if (step < kSpins) return std::atomic_signal_fence(std::memory_order_seq_cst);
-  int flag = 0;
-  // A long message needs hundreds of these calls, each of which a busy machine may delay.
-  if (step % 4 == 0 || step >= kSpins + kYields)
+  serve_mailboxes();
+  const bool rested = rest_.spin_or_yield(crowded() ? kYieldingInCrowd : base::kYielding);
+  if (!rested || (++count_ > kPlainLooks && count_ % kLooksForMessages == 0)) {
+    int flag = 0;
     PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_, &flag, MPI_STATUS_IGNORE);
-  if (step < kSpins + kYields) {
-    sched_yield();
-    return;
   }
+  if (rested) return;
   const auto now = std::chrono::steady_clock::now();
   if (begin_ == std::chrono::steady_clock::time_point{}) {
     begin_ = now;

@@ -8,6 +8,20 @@
 #include "rma/mpi/rma_window.hpp"
 
 namespace sluice::mpi_rma {
+namespace {
+
+/// Elements may be of several regions, with others between them.
+void check_attached(const RmaWindow& window, const There& there, const Flat& flat, std::int64_t at) {
+  each_piece(flat, static_cast<std::size_t>(there.count), [&](std::ptrdiff_t offset, std::size_t bytes) {
+    const auto begin = static_cast<std::uint64_t>(at + offset);
+    // The first bytes are those of the window of Sluice's, and no program's.
+    if (begin >= RmaWindow::kOwnBytes && window.areas->reaches(there.rank, begin, bytes)) return;
+    throw Refused(MPI_ERR_RMA_RANGE, std::to_string(bytes) + " bytes at address " + std::to_string(begin) +
+                                         " of rank " + std::to_string(there.rank) + " are not all attached");
+  });
+}
+
+}  // namespace
 
 std::int64_t reach(const RmaWindow& window, const There& there, const Flat& flat) {
   const Part& part = window.parts[static_cast<std::size_t>(there.rank)];
@@ -15,7 +29,10 @@ std::int64_t reach(const RmaWindow& window, const There& there, const Flat& flat
   const std::int64_t last = (there.count - 1) * flat.extent;  // negative if values go down
   const std::int64_t begin = at + flat.begin + std::min<std::int64_t>(last, 0);
   const std::int64_t end = at + flat.end + std::max<std::int64_t>(last, 0);
-  if (begin >= 0 && end <= part.bytes) return at;
+  if (begin >= 0 && end <= part.bytes) {
+    if (window.dynamic()) check_attached(window, there, flat, at);
+    return at;
+  }
   throw Refused(MPI_ERR_RMA_RANGE, "bytes " + std::to_string(begin) + " to " + std::to_string(end) + " of rank " +
                                        std::to_string(there.rank) + ", which has " + std::to_string(part.bytes));
 }

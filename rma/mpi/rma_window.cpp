@@ -40,8 +40,8 @@ RmaWindow::RmaWindow(std::shared_ptr<Ranks> among, const Creation& what, MPI_Win
     why_ = reason.what();
   }
   exchange(mine);
-  by_word = std::ranges::all_of(parts, &Part::mapped);
-  areas = std::make_unique<Areas>(job->context, parts);
+  by_word = made.flavor == MPI_WIN_FLAVOR_SHARED || std::ranges::all_of(parts, &Part::mapped);
+  areas = std::make_unique<Areas>(job->context, job->control, parts);
   if (made.flavor == MPI_WIN_FLAVOR_SHARED) areas->map(mapped());
   epochs = std::make_unique<Epochs>(*this);
 }
@@ -51,13 +51,13 @@ void RmaWindow::exchange(const Part& mine) {
   Control& control = job->control;
   const auto values = std::to_array<std::uint64_t>(
       {static_cast<std::uint64_t>(mine.bytes), static_cast<std::uint64_t>(mine.unit), mine.number, mine.shift,
-       std::uint64_t{mine.ready}, std::uint64_t{mine.mapped}, mine.counters.word()});
+       std::uint64_t{mine.ready}, std::uint64_t{mine.mapped}, mine.counters.word(), mine.base});
   static_assert(values.size() <= kCountersWord);
   for (std::size_t i = 0; i < values.size(); ++i) std::atomic_ref(control.own(mine.place)[i]).store(values[i]);
   for (const Member& member : ranks->exchange(mine.place)) {
     const auto read = control.read(member.rank, member.place, 0, values.size());
     parts.push_back({static_cast<std::int64_t>(read[0]), static_cast<std::int64_t>(read[1]), read[2], read[3],
-                     member.place, member.rank, read[4] != 0, read[5] != 0, Counters::of_word(read.at(6))});
+                     read.at(7), member.place, member.rank, read[4] != 0, read[5] != 0, Counters::of_word(read[6])});
   }
 }
 
@@ -74,7 +74,16 @@ std::vector<std::byte*> RmaWindow::mapped() const {
   return all;
 }
 
+/// A window of a word, at offsets that are no addresses of memory. What is attached has its address as its offset.
+void RmaWindow::offer_dynamic(Part& mine) {
+  mine.bytes = std::numeric_limits<std::int64_t>::max();
+  memory_ = job->context.allocate(kOwnBytes);
+  mine.number = new_number();
+  window_ = job->context.window(memory_name(mine.number), memory_.all());
+}
+
 void RmaWindow::offer(Part& mine) {
+  if (dynamic()) return offer_dynamic(mine);
   mine.bytes = made.bytes;
   mine.unit = made.unit;
   mine.mapped = made.bytes == 0;
@@ -88,14 +97,21 @@ void RmaWindow::offer(Part& mine) {
     const auto address = reinterpret_cast<std::uintptr_t>(made.base);
     const std::uintptr_t begin = address / kAlign * kAlign;
     mine.shift = address - begin;
+    mine.base = address;
     region_ = job->context.region(base - mine.shift, aligned(mine.shift + static_cast<std::uintptr_t>(made.bytes)));
     memory = region_.all();
   }
   mine.number = new_number();
-  window_ = job->context.window("mpi-rma window " + std::to_string(mine.number), memory);
-  // Nothing else tells it; MpiWindows.work_over_networks finds out if the words change.
-  mine.mapped = window_.describe().find("atomics: by processors") != std::string::npos;
+  window_ = job->context.window(memory_name(mine.number), memory);
+  const AtomicsBy atomics = window_.atomics();
+  if (atomics == AtomicsBy::none)  // accumulates of MPI need them
+    throw Error(Code::bad_argument, rank, -1, 0, 0, "a window of a GPU's memory");
+  mine.mapped = atomics == AtomicsBy::processors;
 }
+
+void RmaWindow::attach(std::byte* from, std::size_t bytes) { attached_.attach(job->context, window_, from, bytes); }
+
+void RmaWindow::detach(const std::byte* from) { attached_.detach(window_, from); }
 
 bool RmaWindow::ready() const {
   if (!why_.empty()) log(Level::warn, "MPI serves a window: " + why_);
@@ -127,7 +143,8 @@ void RmaWindow::close_memory(Timeout timeout) {
 std::string RmaWindow::describe() const {
   std::string text = "rank " + std::to_string(rank) + " of " + std::to_string(size) + ", " +
                      std::to_string(made.bytes) + " bytes: Sluice serves it";
-  if (made.flavor == MPI_WIN_FLAVOR_SHARED) text += ", in memory that MPI shares";
+  if (made.flavor == MPI_WIN_FLAVOR_SHARED) return text + ", in memory that MPI shares; accumulates: by the processor";
+  if (dynamic()) text += ", and what is attached";
   text += by_word ? "; accumulates: by atomics of words, where elements fit" : "; accumulates: one rank at a time";
   return window_.bytes() == 0 ? text : text + "; " + window_.describe();
 }

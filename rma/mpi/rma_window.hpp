@@ -3,6 +3,7 @@
 #pragma once
 
 #include "rma/mpi/areas.hpp"
+#include "rma/mpi/attached.hpp"
 #include "rma/mpi/call_mutex.hpp"
 #include "rma/mpi/epochs.hpp"
 #include "rma/mpi/job.hpp"
@@ -30,15 +31,17 @@ struct Creation {
 
 /// Facts of a rank's part of a window, which every rank has.
 struct Part {
-  std::int64_t bytes = 0;
+  std::int64_t bytes = 0;  ///< of a dynamic window: those that an address may have
   std::int64_t unit = 1;
   std::uint64_t number = 0;  ///< of the window of Sluice's with its memory; 0: it has none
   std::uint64_t shift = 0;   ///< bytes of that window before the memory
+  std::uint64_t base = 0;    ///< address of memory of the program, which the owner may access for others; 0: of no such
   Place place;               ///< its words
   Rank rank = 0;             ///< in the context
   bool ready = false;        ///< the rank could make its part
   bool mapped = false;       ///< all ranks map the memory, so that processors carry out atomics
   Counters counters;         ///< of notifications
+  bool is_dynamic() const noexcept { return bytes == std::numeric_limits<std::int64_t>::max(); }
 };
 
 /// Serves one rank's end of a window. The calls lock `mutex`, and leave it free while they wait for a peer.
@@ -63,6 +66,12 @@ class RmaWindow {
   void close_memory(Timeout timeout);
   /// For people.
   std::string describe() const;
+
+  // The next calls are for a dynamic window, without the lock. See Attached.
+  static constexpr std::size_t kOwnBytes = 8;  ///< of the window of Sluice's before anything is attached
+  bool dynamic() const { return made.flavor == MPI_WIN_FLAVOR_DYNAMIC; }
+  void attach(std::byte* from, std::size_t bytes);
+  void detach(const std::byte* from);
 
   const std::shared_ptr<Ranks> ranks;
   const std::shared_ptr<Job> job;
@@ -93,12 +102,14 @@ class RmaWindow {
 
  private:
   void offer(Part& mine);
+  void offer_dynamic(Part& mine);
   void exchange(const Part& mine);
   std::vector<std::byte*> mapped() const;
 
-  Memory memory_;  // of MPI_Win_allocate
+  Memory memory_;  // of MPI_Win_allocate, and that which a dynamic window begins with
   Region region_;
   Window window_;
+  Attached attached_;
   std::string why_;
 };
 

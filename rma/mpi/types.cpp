@@ -172,6 +172,11 @@ const Flat& named_flat(MPI_Datatype type) {
 
 }  // namespace
 
+std::size_t find_size(MPI_Datatype type) {
+  const Basic* const basic = type == MPI_DATATYPE_NULL ? nullptr : named_type(type);
+  return basic != nullptr && basic->dense() && basic->second_at == 0 ? basic->size : 0;
+}
+
 const Flat& flat_of(MPI_Datatype type) {
   // The predefined types that this thread has used last, which are never freed: a call names two.
   struct Recent {

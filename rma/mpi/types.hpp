@@ -2,13 +2,12 @@
 // Datatypes of MPI as lists of elements: predefined types at offsets, in the order of the type map.
 #pragma once
 
-#include <sluice/ops.hpp>
+#include "rma/mpi/recent.hpp"
 
 #include <mpi.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 namespace sluice::mpi_rma {
@@ -25,13 +24,19 @@ struct Basic {
   /// Of a pair: bytes of the value, and the offset of its index, an int. Else `size`, and 0.
   std::size_t first = 0;
   std::size_t second_at = 0;
-  std::optional<Number> number = {};  ///< as Sluice calls it, if it does
+  bool is_signed = true;  ///< of an integer
 
   /// Bytes from the beginning of an element to the end of its data.
   std::size_t span() const { return second_at == 0 ? size : second_at + sizeof(int); }
   /// True if elements follow each other without gaps.
   bool dense() const { return size == extent; }
 };
+
+/// True if an element may be changed by an atomic of the processor.
+constexpr bool fits_a_word(const Basic& basic) {
+  const bool fits = basic.size == 1 || basic.size == 2 || basic.size == 4 || basic.size == 8;
+  return fits && basic.kind != Kind::pair && basic.kind != Kind::complex;
+}
 
 /// Elements that follow each other at the extent of their type.
 struct Run {
@@ -56,6 +61,19 @@ struct Flat {
 /// The elements of a type, which stay until the type is freed. Any thread.
 /// @throws Refused for a type that MPI does not describe
 const Flat& flat_of(MPI_Datatype type);
+
+/// Bytes of a value of a predefined type whose elements follow each other; 0: the type is another. Any thread.
+std::size_t find_size(MPI_Datatype type);
+inline std::size_t size_of_predefined(MPI_Datatype type) {
+  struct Known {
+    MPI_Datatype type = MPI_DATATYPE_NULL;
+    std::size_t size = 0;
+  };
+  thread_local constinit Recent<Known> recent;
+  Known& known = recent.place_of(type);
+  if (known.type != type) known = {type, find_size(type)};
+  return known.size;
+}
 
 /// Calls `visit(offset, count, basic)` for the elements of `count` values of the type, in their order.
 template <class Visit>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rma/mpi/windows.hpp"
 
-#include <atomic>
 #include <map>
 #include <mutex>
 #include <shared_mutex>
@@ -16,7 +15,6 @@ namespace {
 struct Windows {
   std::shared_mutex mutex;
   std::map<MPI_Win, std::unique_ptr<RmaWindow>> all;
-  std::atomic<std::uint64_t> changes{1};  // of `all`
 };
 
 Windows& windows() {
@@ -24,39 +22,29 @@ Windows& windows() {
   return made;
 }
 
-/// The window that a thread has found last.
-struct Last {
-  std::uint64_t changes = 0;
-  MPI_Win handle = MPI_WIN_NULL;
-  RmaWindow* window = nullptr;
-};
-
 }  // namespace
 
-RmaWindow* find_window(MPI_Win handle) {
-  thread_local Last last;
+RmaWindow* search_window(MPI_Win handle) {
   Windows& known = windows();
-  const std::uint64_t changes = known.changes.load(std::memory_order_acquire);
-  if (last.changes == changes && last.handle == handle) return last.window;
   const std::shared_lock lock(known.mutex);
   const auto found = known.all.find(handle);
-  last = {known.changes.load(std::memory_order_relaxed), handle,
-          found == known.all.end() ? nullptr : found->second.get()};
-  return last.window;
+  RmaWindow* const window = found == known.all.end() ? nullptr : found->second.get();
+  t_last_window = {g_window_changes.load(std::memory_order_relaxed), handle, window};
+  return window;
 }
 
 void add_window(MPI_Win handle, std::unique_ptr<RmaWindow> window) {
   Windows& known = windows();
   const std::lock_guard lock(known.mutex);
   known.all[handle] = std::move(window);
-  known.changes.fetch_add(1, std::memory_order_release);
+  g_window_changes.fetch_add(1, std::memory_order_release);
 }
 
 std::unique_ptr<RmaWindow> take_window(MPI_Win handle) {
   Windows& known = windows();
   const std::lock_guard lock(known.mutex);
   auto taken = known.all.extract(handle);
-  known.changes.fetch_add(1, std::memory_order_release);
+  g_window_changes.fetch_add(1, std::memory_order_release);
   return taken.empty() ? nullptr : std::move(taken.mapped());
 }
 
@@ -66,7 +54,7 @@ std::vector<std::unique_ptr<RmaWindow>> take_all_windows() {
   std::vector<std::unique_ptr<RmaWindow>> taken;
   for (auto& [handle, window] : known.all) taken.push_back(std::move(window));
   known.all.clear();
-  known.changes.fetch_add(1, std::memory_order_release);
+  g_window_changes.fetch_add(1, std::memory_order_release);
   return taken;
 }
 

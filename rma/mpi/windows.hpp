@@ -4,6 +4,8 @@
 
 #include <mpi.h>
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -11,8 +13,24 @@ namespace sluice::mpi_rma {
 
 class RmaWindow;
 
+/// How often the set of windows has changed, from 1 on.
+inline constinit std::atomic<std::uint64_t> g_window_changes{1};
+
+/// The window that a thread has found last.
+struct LastWindow {
+  std::uint64_t changes = 0;
+  MPI_Win handle = MPI_WIN_NULL;
+  RmaWindow* window = nullptr;
+};
+inline thread_local constinit LastWindow t_last_window;
+
+[[gnu::cold]] RmaWindow* search_window(MPI_Win handle);
 /// The window; null: MPI serves it, or there is no such window. Any thread. A handle of a freed window may come again.
-RmaWindow* find_window(MPI_Win handle);
+inline RmaWindow* find_window(MPI_Win handle) {
+  const LastWindow& last = t_last_window;
+  const bool known = last.changes == g_window_changes.load(std::memory_order_acquire) && last.handle == handle;
+  return known ? last.window : search_window(handle);
+}
 void add_window(MPI_Win handle, std::unique_ptr<RmaWindow> window);
 std::unique_ptr<RmaWindow> take_window(MPI_Win handle);
 /// All of them, with their handles.

@@ -58,6 +58,7 @@ static int by_handle(sluice_context* context, sluice_window* owned, sluice_targe
   const size_t half = kWords / 2 * kWord;
   sluice_target* block = NULL;
   size_t reached = 0;
+  sluice_memory* mapped = NULL;
   if (owned != NULL) {
     MUST(sluice_window_handle(owned, half, half, bytes));
     MUST(sluice_target_put(target, order, local, 0, SLUICE_WINDOW_HANDLE_BYTES, 8 * kWord));
@@ -69,6 +70,9 @@ static int by_handle(sluice_context* context, sluice_window* owned, sluice_targe
   MUST(sluice_target_open_handle(context, bytes, SLUICE_WINDOW_HANDLE_BYTES, &block));
   MUST(sluice_target_bytes(block, &reached));
   EXPECT(reached == half);
+  MUST(sluice_target_mapped(block, &mapped));
+  EXPECT(sluice_memory_bytes(mapped) == 0 || sluice_memory_bytes(mapped) == half);
+  MUST(sluice_memory_free(&mapped));
   MUST(sluice_target_fetch_add_now(block, 0, 3, SLUICE_CONTEXT_TIMEOUT, NULL));
   MUST(sluice_target_free(&block));
   return meet(target, 5 * kWord, sluice_context_size(context));
@@ -114,6 +118,7 @@ int window(sluice_context* context) {
   sluice_window *owned = NULL, *second = NULL;
   sluice_target* target = NULL;
   const char* text = NULL;
+  sluice_atomics_by by = SLUICE_ATOMICS_BY_NONE;
   const uint64_t* words;
   MUST(sluice_context_allocate(context, kWords * kWord, SLUICE_SPACE_HOST, -1, &memory));
   MUST(sluice_context_allocate(context, kWords * kWord, SLUICE_SPACE_HOST, -1, &local));
@@ -124,6 +129,9 @@ int window(sluice_context* context) {
     REFUSED(SLUICE_BAD_ARGUMENT, sluice_window_open(context, NULL, memory, 0, kWord, &second));
     EXPECT(sluice_window_bytes(owned) == kWords * kWord && second == NULL);
     MUST(sluice_window_describe(owned, &text));
+    MUST(sluice_window_atomics(owned, &by));
+    EXPECT((strstr(text, "by processors") != NULL) == (by == SLUICE_ATOMICS_BY_PROCESSORS));
+    EXPECT((strstr(text, "of the owner") != NULL) == (by == SLUICE_ATOMICS_BY_OWNER));
   }
   MUST(sluice_target_open(context, 0, "words", &target));
   EXPECT(sluice_channel_peer(sluice_target_channel(target)) == 0);

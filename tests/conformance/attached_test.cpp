@@ -251,6 +251,98 @@ TEST_P(Attached, memory_comes_and_goes_while_other_memory_is_used) {
   });
 }
 
+TEST_P(Attached, pieces_that_adjoin_are_reached_as_one) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    constexpr std::size_t kParts = 4, kPart = 1000, kAll = kOwn + kParts * kPart;
+    Side side(context, kAll);
+    const Buffer more(context, GetParam(), kParts * kPart);
+    if (context.rank() == 0) {
+      // Not in the order of their offsets, behind the window itself.
+      for (const std::size_t i : {2, 0, 3, 1}) side.window.attach(kOwn + i * kPart, more.all().slice(i * kPart, kPart));
+    }
+    board().meet(context);
+    EXPECT_TRUE(side.target.reaches(0, kAll));
+    EXPECT_TRUE(side.target.reaches(kAll - 1, 1));
+    EXPECT_FALSE(side.target.reaches(0, kAll + 1));
+    EXPECT_FALSE(side.target.reaches(kAll, 1));
+    EXPECT_FALSE(side.target.reaches(~std::size_t{0}, 8));
+    EXPECT_TRUE(side.target.reaches(kOwn, 0));
+    if (context.rank() == 1) {
+      fill(side.local.bytes(), {1, kTag, 1});
+      side.target.put(side.stream(), side.local.all(), 0);
+      const Extent beyond{0, kPart, kAll};  // refused, and changes nothing
+      expect_code(Code::bad_argument, [&] { side.target.put(side.stream(), side.local.all(), {&beyond, 1}); });
+    }
+    side.meet();
+    if (context.rank() == 0) {
+      EXPECT_EQ(difference(side.memory.bytes(), {1, kTag, 1}), "");
+      EXPECT_EQ(difference(more.bytes(), {1, kTag, 1}, kOwn), "");
+      side.window.detach(kOwn + kPart);
+    }
+    board().meet(context);
+    EXPECT_FALSE(side.target.reaches(kOwn, kPart + 1));
+    EXPECT_TRUE(side.target.reaches(0, kOwn + kPart));
+    side.target.get(side.stream(), side.piece(0, 2 * kPart), kOwn + 2 * kPart);
+    side.meet();
+    EXPECT_EQ(difference(side.local.bytes().first(2 * kPart), {1, kTag, 1}, kOwn + 2 * kPart), "");
+  });
+}
+
+/// A window that every rank maps, with memory that some grounds cannot map, and the other way round.
+TEST_P(Attached, memory_may_be_of_another_kind_than_the_window) {
+  if (GetParam().cuda) return;  // a stream of a GPU asks no thread of the owner for atomics
+  run_peers(GetParam().peers(), [](Context& context) {
+    Side side(context, kWord);
+    Case other = GetParam();
+    other.user = !other.user;
+    const Buffer more(context, other, 2 * kWord);
+    if (context.rank() == 0) set_word(more.bytes(), 0, 0);
+    const std::size_t at = side.told(context.rank() == 0 ? side.window.attach(more.all()) : 0);
+    side.target.fetch_add(side.stream(), at, 1, side.local.all());
+    side.flush();
+    if (context.rank() == 1) {
+      fill(side.local.bytes(), {1, kTag, 1});
+      side.target.put_notify(side.stream(), side.local.all(), at + kWord, 0);
+    }
+    side.meet();
+    if (context.rank() == 0) {
+      EXPECT_EQ(word_at(more.bytes(), 0), static_cast<std::uint64_t>(context.size()));
+      EXPECT_EQ(difference(more.bytes().subspan(kWord), {1, kTag, 1}), "");
+      EXPECT_EQ(side.window.count(0), 1U);
+    }
+    board().meet(context);
+  });
+}
+
+TEST_P(Attached, many_pieces_come_and_go) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    constexpr std::size_t kMany = 150, kAt = 4096;
+    Side side(context, kMany * kWord);
+    const Buffer more(context, GetParam(), kMany * kWord);
+    for (std::uint64_t round = 1; round <= 3; ++round) {
+      // In each round the pieces begin elsewhere, so that those of the round before lie between them.
+      const std::size_t words = round == 2 ? 2 : 1;
+      const std::size_t shift = kAt + (round - 1) * kWord;
+      for (std::size_t i = 0; context.rank() == 0 && i + words <= kMany; i += words)
+        side.window.attach(shift + i * kWord, more.all().slice(i * kWord, words * kWord));
+      board().meet(context);
+      if (context.rank() == 1) {
+        for (std::size_t i = 0; i < kMany; ++i) {
+          fill(side.local.bytes().subspan(i * kWord, kWord), {1, kTag, round * kMany + i});
+          side.target.put(side.stream(), side.piece(i * kWord, kWord), shift + i * kWord);
+          if (i % 3 == 0) side.flush();
+        }
+      }
+      side.meet();
+      for (std::size_t i = 0; context.rank() == 0 && i < kMany; ++i)
+        EXPECT_EQ(difference(more.bytes().subspan(i * kWord, kWord), {1, kTag, round * kMany + i}), "") << i;
+      for (std::size_t i = 0; context.rank() == 0 && i + words <= kMany; i += words)
+        side.window.detach(shift + i * kWord);
+      board().meet(context);
+    }
+  });
+}
+
 TEST_P(Attached, say_what_is_wrong) {
   run_peers(GetParam().peers(), [](Context& context) {
     Side side(context, 256);
@@ -272,8 +364,9 @@ TEST_P(Attached, say_what_is_wrong) {
     }
     board().meet(context);
     side.target.get(side.stream(), all.slice(64, 16), 1000);
-    // Not across pieces, though they are neighbours.
-    refused(Code::bad_argument, [&] { side.target.get(side.stream(), all.slice(64, 24), 1000); });
+    // An atomic or a counted access is not of several pieces, though they adjoin.
+    refused(Code::bad_argument, [&] { side.target.get_notify(side.stream(), all.slice(64, 24), 1000, 0); });
+    refused(Code::bad_argument, [&] { side.target.get(side.stream(), all.slice(64, 40), 1000); });
     refused(Code::bad_argument, [&] { side.target.get(side.stream(), all.slice(64, 8), kOwn - 4); });
     const auto error = refused(Code::bad_argument, [&] { side.target.get(side.stream(), all.slice(64, 8), 984); });
     EXPECT_NE(std::string(error->what()).find("attached at offset 984"), std::string::npos) << error->what();

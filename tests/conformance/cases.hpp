@@ -175,7 +175,7 @@ bool is_refused(Sender& sender, Stream stream);
 
 /// The error that `call` throws; a failure of the test if it throws nothing, or something else than a sluice::Error.
 template <class F>
-std::optional<Error> error_of(F call) {
+std::optional<Error> error_of(const F& call) {
   try {
     call();
     ADD_FAILURE() << "nothing was thrown";
@@ -189,9 +189,10 @@ std::optional<Error> error_of(F call) {
 
 /// Asserts that `call` throws an error of this code.
 template <class F>
-std::optional<Error> expect_code(Code code, F call, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+std::optional<Error> expect_code(Code code, const F& call, const char* file = __builtin_FILE(),
+                                 int line = __builtin_LINE()) {
   const testing::ScopedTrace trace(file, line, std::string("expected: ") + name(code));
-  std::optional<Error> error = error_of(std::move(call));
+  std::optional<Error> error = error_of(call);
   if (error) {
     EXPECT_EQ(name(error->code()), std::string(name(code))) << error->what();
   }

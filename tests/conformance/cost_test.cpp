@@ -409,11 +409,16 @@ TEST_P(Cost, starts_of_collectives_allocate_nothing) {
       all.push_back(broadcast(context, name + ", long", piece(2, kLong), 0));
       all.push_back(barrier(context, name));
     }
+    Collective own = allreduce(context, "own stream", Op::sum, Number::float64, piece(3, 64), piece(3, 64),
+                               {.progress = Progress::own_stream});
     const auto go = [&](int count) {
       for (int round = 0; round < count; ++round)
         for (std::size_t i = 0; i < all.size(); ++i) {
           all[i].start(streams[i / 3]);
           all[i].wait(streams[i / 3]);
+          if (i != 3) continue;
+          own.start(streams[1]);
+          own.wait(streams[1]);
         }
       context.synchronize(streams[1]);
     };

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Deadlocks on a GPU (device/README.md), each twice: the emulated driver detects the deadlock, and the library, or the
 // program, has a way around it.
+#include <atomic>
+#include <chrono>
 #include <new>
+#include <optional>
+#include <thread>
 
 #include "device/driver.hpp"
 #include "tests/conformance/exchange.hpp"
@@ -94,6 +98,39 @@ TEST_P(Gotchas, memory_of_ours_comes_and_goes_behind_a_parked_stream) {
     for (const Space space : {Space::device, Space::pinned, Space::device}) context.allocate(kOwnAllocation, space);
     pair.put();
     pair.finish(context);
+  });
+}
+
+/// Two pieces of memory are put off, since a stream is parked. Then the driver frees the first of them when the
+/// program's own stream has ended what it does; meanwhile the other thread wants to park a stream again, for which both
+/// ranks would wait in freeing the second.
+TEST_P(Gotchas, no_stream_of_ours_is_parked_while_another_thread_frees) {
+  expect_none({"EMUCUDA_DEADLOCK_MS=1000"}, [](Context& context) {
+    ParkedPair pair(context);
+    std::optional<Memory> first = context.allocate(kOwnAllocation, Space::pinned);
+    std::optional<Memory> second = context.allocate(kOwnAllocation, Space::pinned);
+    pair.park();
+    first.reset();
+    second.reset();
+    pair.put();
+    pair.receiver.release(pair.waits.stream());
+    for (GpuStream* const stream : {&pair.puts, &pair.waits}) stream->synchronize();
+    std::atomic<bool> parked{false};
+    GpuStream program;
+    program.run([&] {
+      const auto until = std::chrono::steady_clock::now() + 200ms;
+      while (!parked && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(1ms);
+    });
+    std::thread other([&] {
+      std::this_thread::sleep_for(50ms);
+      pair.park();
+      parked = true;
+    });
+    context.synchronize(pair.waits.stream());  // frees both
+    other.join();
+    pair.put();
+    pair.finish(context);
+    program.synchronize();
   });
 }
 

@@ -816,6 +816,25 @@ TEST_P(GpuStreams, need_no_context_in_the_thread_that_frees) {
   });
 }
 
+TEST_P(GpuStreams, need_no_context_in_the_thread_that_gives_them_work) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    const GpuCase& one = GetParam();
+    const GpuStream stream;
+    const Piece source(context, one.source, one.bytes);
+    const Piece target(context, one.target, one.bytes);
+    Sender sender = context.sender(1 - context.rank(), kTag, source.slice());
+    Receiver receiver = context.receiver(1 - context.rank(), kTag, target.slice());
+    std::thread([&] {
+      sender.put(stream.stream());
+      receiver.wait(stream.stream());
+      receiver.release(stream.stream());
+      context.synchronize(stream.stream());
+    }).join();
+    EXPECT_EQ(receiver.epoch(), 1U);
+    board().meet(context);
+  });
+}
+
 /// No event wakes a host that waits for a word of a GPU: it must poll.
 TEST_P(GpuStreams, are_noticed_by_hosts) {
   run_peers(peers_of(GetParam()), [](Context& context) {

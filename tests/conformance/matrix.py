@@ -21,10 +21,11 @@ import sys
 
 TABLE = pathlib.Path(__file__).with_name("matrix.txt")
 # From the cheapest to the dearest: what a suite needs more than a row a ground is added to the first of these that has it.
-GROUNDS = ["threads", "shm", "posted", "rung", "shm_between_threads", "threads_ofi_tcp", "ofi_tcp", "ofi_shm", "ofi_sockets", "emucxi", "chaos"]
+GROUNDS = ["threads", "shm", "posted", "rung", "shm_between_threads", "threads_ofi_tcp", "ofi_tcp", "ofi_shm", "ofi_sockets", "emucxi", "chaos",
+           "threads_mpi", "late_messages"]
 IN_BOTH_ORDERS = ["threads", "shm", "posted", "rung"]
 PAIRED = "Epochs"
-NETWORKS = [ground for ground in GROUNDS if "ofi" in ground or ground in ("emucxi", "chaos")]
+NETWORKS = [ground for ground in GROUNDS if "ofi" in ground or ground in ("emucxi", "chaos", "threads_mpi", "late_messages")]
 SLOW = ["ofi_sockets", "emucxi"]
 MEBIBYTE = 1024 * 1024
 CASE = re.compile(r"(?P<stream>inline_cuda|inline|host|cuda)_(?:(?P<way>stream|graph|kernel)|(?P<memory>allocated|user|[a-z]+_to_[a-z]+))"

@@ -75,6 +75,8 @@ void forbid_kernel_copies() {
 
 bool on_network(const Case& one) { return one.ground.name != "threads" && one.ground.name != "shm"; }
 
+bool by_messages(const Case& one) { return one.ground.backend == "mpi" || one.ground.backend == "late_messages"; }
+
 std::string path_of(const Case& one) {
   const std::string by_stream = "; fired by the stream";
   if (one.ground.name == "threads") return "threads: copied by the stream into the peer's memory" + by_stream;
@@ -83,6 +85,8 @@ std::string path_of(const Case& one) {
     return one.ground.backend + ": armed ahead, and written into the target when the " +
            (page ? "NIC's counter" : "bell") + " is rung, where arrivals are counted; fired by the NIC";
   }
+  if (by_messages(one))
+    return "mpi: sent as a message, above 2000 bytes as two, the second into the target; fired by the engine";
   if (on_network(one)) {
     return one.ground.backend + ": written into the target, then a number that raises the signal; fired by the engine";
   }
@@ -94,6 +98,7 @@ std::string path_of(const Case& one) {
 
 std::string landing_of(const Case& one) {
   if (one.ground.name == "threads") return "threads: lands in the target itself";
+  if (by_messages(one)) return "mpi: lands in the target itself";
   if (on_network(one)) return one.ground.backend + ": lands in the target itself";
   if (!one.user) return "shm: lands in the target itself, which the peer maps";
   return "shm: the target cannot be mapped, so bytes land in a bounce buffer";

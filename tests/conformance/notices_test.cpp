@@ -76,10 +76,11 @@ TEST_P(Notices, are_matched_by_source_and_tag) {
   run_peers(of_three.peers(), [](Context& context) {
     Side side(context, kWord, kWord);
     if (context.rank() == 1) {
-      for (const Tag tag : {5U, 6U, 5U, 7U}) side.give(tag);
+      for (const Tag tag : {5U, 6U, 5U, 7U, 9U}) side.give(tag);
     }
     side.meet();
-    if (context.rank() == 0) {  // they are seen now
+    if (context.rank() == 0) {
+      EXPECT_EQ(side.next(1, 9, 1), " 1:9");  // the last one, so all of them are seen now
       EXPECT_FALSE(side.window.match(2, kAnyTag, 0ns));
       EXPECT_EQ(side.window.match(kAnySource, 8, 2, 1ms), 0U);
     }

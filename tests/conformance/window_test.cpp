@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <random>
 #include <stdexcept>
@@ -50,6 +52,31 @@ TEST_P(Windows, get_every_byte_of_what_was_put_and_no_other) {
     side.target.get(side.stream(), side.local.all().slice(0, ranks * kPieces * kPiece), 0);
     side.meet();
     check(side.local.bytes());
+  });
+}
+
+/// Each rank that maps the window writes its piece of it, also when its target is closed.
+TEST_P(Windows, are_mapped_for_code_of_the_program) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    constexpr std::size_t kPiece = 5000;
+    const auto own = static_cast<std::size_t>(context.rank()) * kPiece;
+    Side side(context, static_cast<std::size_t>(context.size()) * kPiece, kWord);
+    const Region mapped = side.target.mapped();
+    const bool is_shared = GetParam().ground.name == "shm" && !GetParam().user;
+    if (is_shared || GetParam().ground.name == "threads") {
+      EXPECT_EQ(mapped.bytes(), side.target.bytes());
+    }
+    side.target.close();
+    if (mapped.bytes() > 0) fill(std::span(mapped.data() + own, kPiece), {context.rank(), kTag, 1});
+    board().word(static_cast<std::size_t>(context.rank())).store(mapped.bytes());
+    board().meet(context);
+    for (int rank = 0; context.rank() == 0 && rank < context.size(); ++rank) {
+      const auto piece = side.memory.bytes().subspan(static_cast<std::size_t>(rank) * kPiece, kPiece);
+      if (board().word(static_cast<std::size_t>(rank)).load() > 0) {
+        EXPECT_EQ(difference(piece, {rank, kTag, 1}), "");
+      }
+    }
+    board().meet(context);
   });
 }
 
@@ -189,6 +216,10 @@ TEST_P(Windows, are_reached_by_handles_that_are_genuine) {
       target.flush({});
     }
     board().meet(context);
+    if (const Region mapped = target.mapped(); mapped.bytes() > 0) {
+      EXPECT_EQ(mapped.bytes(), 2 * kWord);
+      EXPECT_EQ(word_at(std::span(mapped.data(), kWord), 0), 100U);
+    }
     if (context.rank() == 0) {
       EXPECT_EQ(word_at(memory.bytes(), 4), 100U);
       EXPECT_EQ(unlike_poison(memory.bytes().first(4 * kWord)), "");
@@ -322,6 +353,7 @@ TEST_P(Windows, say_what_is_wrong) {
     refused(Code::bad_argument, [&] { static_cast<void>(context.target(context.size(), kWindow)); });
     refused(Code::misuse, [] { Target().flush({}); });
     refused(Code::misuse, [] { static_cast<void>(Window().handle()); });
+    refused(Code::misuse, [] { static_cast<void>(Window().atomics()); });
     Target target = context.target(context.rank(), kWindow);
     target.wait_connected();
     refused(Code::bad_argument, [&] { target.put({}, memory.all(), 8); });
@@ -332,6 +364,9 @@ TEST_P(Windows, say_what_is_wrong) {
     refused(Code::timeout, [&] { context.target(context.rank(), "nobody's").wait_connected(1ms); });
     EXPECT_EQ(target.fetch_add(0, 0), word_at(memory.bytes(), 0)) << "it still works";
     EXPECT_NE(window.describe().find("1 target"), std::string::npos) << window.describe();
+    const char* const by = window.atomics() == AtomicsBy::processors ? "atomics: by processors" : "by a thread of the";
+    EXPECT_NE(window.describe().find(by), std::string::npos) << window.describe();
+    EXPECT_NE(window.atomics(), AtomicsBy::none);
     target.close();
     refused(Code::misuse, [&] { target.flush({}); });
     expect_within(10s, [&] { return window.describe().find("0 targets") != std::string::npos; });
@@ -759,6 +794,38 @@ TEST_P(WindowAtomics, return_the_value_before_to_the_host) {
       }
       target.drain();
       EXPECT_EQ(target.fetch_add(0, 0), 9U);
+    }
+    board().meet(context);
+  });
+}
+
+TEST_P(WindowAtomics, of_a_program_in_mapped_memory_are_those_of_targets) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const std::size_t times = GetParam().times(200);
+    Side side(context, 8 * kWord, times * kWord);
+    const Region mapped = side.target.mapped();
+    const std::span words(reinterpret_cast<std::uint64_t*>(mapped.data()), mapped.bytes() / kWord);
+    const bool by_stores = side.target.describe().find("by the stream in the peer's memory") != std::string::npos &&
+                           GetParam().ground.name != "posted";  // its engine fires all
+    EXPECT_EQ(!words.empty(), by_stores) << side.target.describe();
+    if (context.rank() == 0) set_word(side.memory.bytes(), 2, 0);
+    board().meet(context);
+    for (std::size_t i = 0; i < times; ++i) {
+      if (!words.empty() && i % 2 == 0) {
+        std::atomic_ref(words[2]).fetch_add(1);
+      } else {
+        side.target.fetch_add(side.stream(), 2 * kWord, 1, side.piece(i * kWord, kWord));
+      }
+    }
+    side.meet();
+    if (context.rank() == 0) {
+      EXPECT_EQ(word_at(side.memory.bytes(), 2), times * static_cast<std::size_t>(context.size()));
+    }
+    side.target.close();
+    if (context.rank() == 0) side.window.close();
+    board().meet(context);
+    if (!words.empty()) {  // the region keeps the memory
+      EXPECT_EQ(std::atomic_ref(words[2]).load(), times * static_cast<std::size_t>(context.size()));
     }
     board().meet(context);
   });

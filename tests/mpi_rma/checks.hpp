@@ -4,15 +4,18 @@
 
 #include <mpi.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
 namespace checks {
 
-inline int& failures() {
-  static int count = 0;
+inline std::atomic<int>& failures() {
+  static std::atomic<int> count = 0;
   return count;
 }
 
@@ -38,6 +41,18 @@ template <class A, class B>
 void expect_equal(const A& found, const B& expected, const std::string& what) {
   expect(found == static_cast<A>(expected),
          what + ": " + std::to_string(found) + " instead of " + std::to_string(expected));
+}
+
+/// TEST_SEED=N repeats a run.
+inline unsigned seed() {
+  static const unsigned chosen = [] {
+    const char* const given = std::getenv("TEST_SEED");
+    unsigned made = given != nullptr ? static_cast<unsigned>(std::strtoul(given, nullptr, 10)) : std::random_device()();
+    MPI_Bcast(&made, 1, MPI_UNSIGNED, 0, MPI_COMM_WORLD);
+    if (world_rank() == 0) std::printf("TEST_SEED=%u\n", made);
+    return made;
+  }();
+  return chosen;
 }
 
 template <class T>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fences, posts, locks and requests.
+#include <algorithm>
 #include <numeric>
 #include <thread>
 
@@ -34,6 +35,28 @@ void run_fences() {
       expect_equal(shared.memory[i % 2], i, "what the left rank has put before the fence");
       MPI_Win_fence(0, shared.window);
     }
+  }
+}
+
+/// So many accesses that the library has to make room for them, again and again.
+void run_flushes() {
+  constexpr int kPerAccess = 1024;
+  constexpr int kAccesses = 700;
+  for (const bool allocate : {true, false}) {
+    Shared<int> shared(kPerAccess, allocate);
+    for (int i = 0; i < kPerAccess; ++i) shared.memory[i] = world_rank() * kPerAccess + i;
+    MPI_Barrier(MPI_COMM_WORLD);
+    std::vector<int> got(kPerAccess);
+    MPI_Win_lock_all(0, shared.window);
+    for (int time = 0; time < kAccesses; ++time) {
+      std::fill(got.begin(), got.end(), -1);
+      MPI_Get(got.data(), kPerAccess, MPI_INT, right(), 0, kPerAccess, MPI_INT, shared.window);
+      MPI_Win_flush_local(right(), shared.window);
+      expect_equal(got[0], right() * kPerAccess, "the first that was got before the flush");
+      expect_equal(got[kPerAccess - 1], (right() + 1) * kPerAccess - 1, "the last that was got before the flush");
+    }
+    MPI_Win_unlock_all(shared.window);
+    MPI_Barrier(MPI_COMM_WORLD);
   }
 }
 

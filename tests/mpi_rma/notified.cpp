@@ -6,6 +6,7 @@
 #include <climits>
 #include <cstring>
 #include <numeric>
+#include <thread>
 
 #include "tests/mpi_rma/checks.hpp"
 #include "tests/mpi_rma/programs.hpp"
@@ -280,12 +281,70 @@ void run_notified_errors() {
   is(SLUICE_Win_wait_notify_enqueue(window, 2, 1, sluice_stream{}), MPI_ERR_RMA_NOTIFICATION, "a wait for no counter");
   is(SLUICE_Win_wait_notify_enqueue(window, 0, -1, sluice_stream{}), MPI_ERR_ARG, "a wait for a negative number");
   expect_equal(notified.value(0) + notified.value(1) + notified.memory[0], 0, "what errors have left as it was");
-  MPI_Win dynamic = MPI_WIN_NULL;
-  MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &dynamic);
-  MPI_Win_set_errhandler(dynamic, MPI_ERRORS_RETURN);
-  is(MPI_Win_set_num_notify(dynamic, MPI_INFO_NULL, 1), MPI_ERR_RMA_FLAVOR, "counters of a dynamic window");
-  is(MPI_Put_notify(&one, 1, MPI_INT, 0, 0, 1, MPI_INT, 0, dynamic), MPI_ERR_RMA_FLAVOR, "a put to it");
-  MPI_Win_free(&dynamic);
+}
+
+/// Where MPI serves the windows.
+void run_notified_unserved() {
+  const Shared<int> shared(1);
+  const int one = 1;
+  MPI_Win_set_errhandler(shared.window, MPI_ERRORS_RETURN);
+  const auto is = [](int code, const char* what) { expect_equal(code, MPI_ERR_RMA_FLAVOR, what); };
+  is(MPI_Win_set_num_notify(shared.window, MPI_INFO_NULL, 1), "counters of a window of MPI's");
+  is(MPI_Put_notify(&one, 1, MPI_INT, 0, 0, 1, MPI_INT, 0, shared.window), "a put to it");
+}
+
+/// Notifications of accesses to memory that is attached.
+void run_notified_dynamic() {
+  constexpr int kTold = 300;
+  std::vector<int> numbers(kTold);
+  MPI_Aint mine = 0;
+  MPI_Get_address(numbers.data(), &mine);
+  std::vector<MPI_Aint> there(static_cast<std::size_t>(world_size()));
+  MPI_Allgather(&mine, 1, MPI_AINT, there.data(), 1, MPI_AINT, MPI_COMM_WORLD);
+  MPI_Win window = MPI_WIN_NULL;
+  MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+  expect_equal(MPI_Win_set_num_notify(window, MPI_INFO_NULL, 2), MPI_SUCCESS, "counters of a dynamic window");
+  MPI_Win_attach(window, numbers.data(), kTold * sizeof(int));
+  MPI_Barrier(MPI_COMM_WORLD);
+  const std::vector<int> values(kTold, 5 + world_rank());
+  MPI_Win_lock_all(0, window);
+  const MPI_Aint at = there[static_cast<std::size_t>(next())];
+  MPI_Put_notify(values.data(), kTold, MPI_INT, next(), at, kTold, MPI_INT, 1, window);
+  MPI_Count count = 0;
+  while (count < 1 && MPI_Win_get_notify_value(window, 1, &count) == MPI_SUCCESS) {
+  }
+  for (const int number : numbers) expect_equal(number, 5 + before(), "a number that was told");
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Accumulate_notify(values.data(), 1, MPI_INT, next(), at, 1, MPI_INT, MPI_SUM, 0, window);
+  expect_equal(SLUICE_Win_wait_notify_enqueue(window, 0, 1, sluice_stream_program_order()), MPI_SUCCESS, "a wait");
+  expect_equal(numbers[0], 2 * (5 + before()), "a sum that was told");
+  MPI_Win_unlock_all(window);
+  MPI_Win_free(&window);
+}
+
+/// Threads notify each other's counters, and wait for them, in one window.
+void run_notified_threads() {
+  constexpr int kTalking = 3;
+  constexpr int kTurnsEach = 50;
+  const Notified notified(kTalking);
+  MPI_Win_lock_all(0, notified.window);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kTalking; ++i) {
+    threads.emplace_back([&notified, i] {
+      for (int round = 1; round <= kTurnsEach; ++round) {
+        const int value = round * kTalking + i;
+        MPI_Put_notify(&value, 1, MPI_INT, next(), i * kTurnsEach + round, 1, MPI_INT, i, notified.window);
+        if (round % 2 == 0) {
+          notified.await(i, round);
+        } else {
+          SLUICE_Win_wait_notify_enqueue(notified.window, i, round, sluice_stream_program_order());
+        }
+        expect_equal(notified.memory[i * kTurnsEach + round], value, "what a thread was told");
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  MPI_Win_unlock_all(notified.window);
 }
 
 /// A stream waits for notifications, and then copies what the neighbour has put.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <map>
+#include <string>
 
 #include "tests/mpi_rma/checks.hpp"
 #include "tests/mpi_rma/programs.hpp"
@@ -10,7 +11,9 @@ int run_programs(int argc, char** argv, int first) {
       {"layouts", run_layouts},
       {"bottom", run_bottom},
       {"atomics", run_atomics},
+      {"steps", run_steps},
       {"fences", run_fences},
+      {"flushes", run_flushes},
       {"compare_and_swap", run_compare_and_swap},
       {"posts", run_posts},
       {"locks", run_locks},
@@ -20,6 +23,19 @@ int run_programs(int argc, char** argv, int first) {
       {"sizes", run_sizes},
       {"errors", run_errors},
       {"many", run_many},
+      {"dynamic", run_dynamic},
+      {"dynamic_neighbours", run_dynamic_neighbours},
+      {"dynamic_errors", run_dynamic_errors},
+      {"dynamic_lists", run_dynamic_lists},
+      {"dynamic_types", run_dynamic_types},
+      {"threads_one_window", run_threads_one_window},
+      {"threads_many_windows", run_threads_many_windows},
+      {"threads_locks", run_threads_locks},
+      {"threads_make", run_threads_make},
+      {"threads_detach", run_threads_detach},
+      {"mixed", run_mixed},
+      {"hosts_crowded", run_hosts_crowded},
+      {"hosts_roomy", run_hosts_roomy},
       {"not_freed", run_not_freed},
       {"untouched", run_untouched},
 #ifdef WITH_NOTIFIED
@@ -29,19 +45,26 @@ int run_programs(int argc, char** argv, int first) {
       {"notified_numbers", run_notified_numbers},
       {"notified_promises", run_notified_promises},
       {"notified_errors", run_notified_errors},
+      {"notified_dynamic", run_notified_dynamic},
+      {"notified_threads", run_notified_threads},
+      {"notified_unserved", run_notified_unserved},
       {"notified_streams", run_notified_streams},
       {"notified_not_freed", run_notified_not_freed},
 #endif
   };
-  MPI_Init(&argc, &argv);
+  bool threads = false;
+  for (int i = first; i < argc; ++i) threads = threads || std::string(argv[i]).find("threads") != std::string::npos;
+  int level = 0;
+  MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level);
   for (int i = first; i < argc; ++i) {
     const auto found = programs.find(argv[i]);
     if (found == programs.end()) MPI_Abort(MPI_COMM_WORLD, 2);
     found->second();
   }
   int all = 0;
-  MPI_Reduce(&checks::failures(), &all, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+  const int mine = checks::failures();
+  MPI_Reduce(&mine, &all, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
   if (checks::world_rank() == 0) std::printf(all == 0 ? "passed\n" : "%d failures\n", all);
   MPI_Finalize();
-  return checks::failures() == 0 ? 0 : 1;
+  return mine == 0 ? 0 : 1;
 }

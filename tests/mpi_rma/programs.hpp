@@ -12,9 +12,11 @@ void run_layouts();
 void run_bottom();
 // atomics.cpp
 void run_atomics();
+void run_steps();
 void run_compare_and_swap();
 // epochs.cpp
 void run_fences();
+void run_flushes();
 void run_posts();
 void run_locks();
 void run_progress();
@@ -26,6 +28,23 @@ void run_errors();
 void run_many();
 void run_not_freed();
 void run_untouched();
+// dynamic.cpp
+void run_dynamic();
+void run_dynamic_neighbours();
+void run_dynamic_errors();
+void run_dynamic_lists();
+void run_dynamic_types();
+// threads.cpp, with MPI_THREAD_MULTIPLE
+void run_threads_one_window();
+void run_threads_many_windows();
+void run_threads_locks();
+void run_threads_make();
+void run_threads_detach();  // detaching.cpp
+// mixed.cpp
+void run_mixed();
+// hosts.cpp, for four ranks
+void run_hosts_crowded();
+void run_hosts_roomy();
 // notified.cpp, for programs that are linked with the library
 void run_notified();
 void run_notified_order();
@@ -33,5 +52,8 @@ void run_notified_resets();
 void run_notified_numbers();
 void run_notified_promises();
 void run_notified_errors();
+void run_notified_dynamic();
+void run_notified_threads();  // with MPI_THREAD_MULTIPLE
+void run_notified_unserved();
 void run_notified_streams();
 void run_notified_not_freed();

@@ -61,6 +61,25 @@ void run_facts() {
   MPI_Win_free_keyval(&key);
 }
 
+namespace {
+
+/// A part of a window of run_sizes: ranks load from their own alone.
+template <class Unit>
+void check_part(MPI_Win window, char* base, int (*query)(MPI_Win, int, MPI_Aint*, Unit*, void*)) {
+  for (int rank = 0; rank < world_size(); ++rank) {
+    MPI_Aint bytes = -1;
+    Unit unit = 0;
+    void* found = nullptr;
+    query(window, rank, &bytes, &unit, static_cast<void*>(&found));
+    const bool loads = rank == world_rank() && base != nullptr;
+    expect_equal(bytes, loads ? 100 : 0, "the bytes of a rank");
+    expect_equal(unit, 1 + rank, "the unit of a rank");
+    expect(found == (loads ? base : nullptr), "the place of a rank's bytes");
+  }
+}
+
+}  // namespace
+
 void run_sizes() {
   // Units and sizes that differ, memory that begins anywhere, and ranks without any.
   const int unit = 1 + world_rank();
@@ -69,6 +88,10 @@ void run_sizes() {
   MPI_Win window = MPI_WIN_NULL;
   MPI_Win_create(base, base == nullptr ? 0 : 100, unit, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
   MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN);
+  check_part<int>(window, base, &MPI_Win_shared_query);
+#if MPI_VERSION >= 4
+  check_part<MPI_Aint>(window, base, &MPI_Win_shared_query_c);
+#endif
   MPI_Win_fence(0, window);
   if (world_rank() == 0) {
     for (int target = 0; target + 1 < world_size(); ++target) {
@@ -105,7 +128,13 @@ void run_errors() {
   is(MPI_Put(&value, 1, MPI_INT, 0, 4, 1, MPI_INT, window), MPI_ERR_RMA_RANGE, "a place behind the window");
   is(MPI_Accumulate(&value, 1, MPI_INT, 0, 0, 1, MPI_INT, MPI_MAXLOC, window), MPI_ERR_OP, "MAXLOC of numbers");
   is(MPI_Fetch_and_op(&value, &old, MPI_INT, 0, 0, MPI_OP_NULL, window), MPI_ERR_OP, "no operation");
+  // The same at a rank that was accessed before, which goes a short way.
+  MPI_Get(&old, 1, MPI_INT, 0, 0, 1, MPI_INT, window);
+  is(MPI_Put(&value, 1, MPI_INT, 0, 4, 1, MPI_INT, window), MPI_ERR_RMA_RANGE, "a place behind the window, later");
+  is(MPI_Fetch_and_op(&value, &old, MPI_INT, 0, 4, MPI_SUM, window), MPI_ERR_RMA_RANGE, "a sum behind the window");
   MPI_Win_unlock_all(window);
+  is(MPI_Put(&value, 1, MPI_INT, 0, 0, 1, MPI_INT, window), MPI_ERR_RMA_SYNC, "a put after the epoch");
+  is(MPI_Win_flush(0, window), MPI_ERR_RMA_SYNC, "a flush after the epoch");
   MPI_Barrier(MPI_COMM_WORLD);
   expect_equal(shared.memory[0], 0, "memory that errors have left as it was");
 }

@@ -2,6 +2,7 @@
 // Reports read the text of real channels: a change of its words must be noticed here.
 #include "apps/common/description.hpp"
 
+#include <sluice/collectives.hpp>
 #include <sluice/run.hpp>
 #include <sluice/sluice.hpp>
 
@@ -56,6 +57,15 @@ TEST(Description, of_several_channels_names_all_backends) {
       "from rank 2, tag 0, 1 x 8 bytes: ofi:tcp: lands\n"
       "a start: 1 puts by the stream itself, 1 more behind 1 doorbells; queued as one stream operation",
       "ofi:tcp+shm", "engine+stream");
+}
+
+TEST(Description, of_a_collective_names_the_backends_of_its_channels) {
+  const auto body = [](sluice::Context& context) {
+    sluice::Collective barrier = sluice::barrier(context, "all");
+    barrier.wait_connected();
+    expect(barrier.describe(), "threads", "stream");
+  };
+  EXPECT_EQ(sluice::run_threads(2, body), 0);
 }
 
 TEST(Description, of_all_ranks_names_the_backends_of_all) {

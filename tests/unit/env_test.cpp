@@ -100,6 +100,11 @@ TEST(Env, a_topology_is_a_number_of_ranks_or_a_node_for_each) {
   EXPECT_EQ(read_env().topology, (std::vector<int>{0, 0, 1}));
 }
 
+TEST(Env, a_model_is_a_file) {
+  const Set set{{"SLUICE_MODEL", "/etc/costs"}};
+  EXPECT_EQ(read_env().model, "/etc/costs");
+}
+
 TEST(Env, checks_are_off_or_on) {
   for (const char* value : {"", "2", "yes"}) EXPECT_NE(complaint("SLUICE_CHECK", value), "") << value;
   const Set set{{"SLUICE_CHECK", "1"}};

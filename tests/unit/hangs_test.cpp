@@ -138,6 +138,19 @@ void waits_for_any_of_two_that_put_nothing(sluice::Context& context) {
   sluice::WaitAny(receivers).wait();
 }
 
+void waits_for_any_on_a_stream(sluice::Context& context) {
+  if (context.rank() > 0) {
+    const sluice::Sender sender = context.sender(0, kTag, {});
+    return hang();
+  }
+  sluice::HostStream host({.name = "results"});
+  std::vector<sluice::Receiver> receivers;
+  for (sluice::Rank rank = 1; rank <= 2; ++rank) receivers.push_back(context.receiver(rank, kTag, {}));
+  sluice::WaitAny any(receivers);
+  any.wait(sluice::Stream::host(host));
+  hang();
+}
+
 void loses_a_rank_while_others_wait(sluice::Context& context) {
   if (context.rank() == 2) {
     std::this_thread::sleep_for(1300ms);  // others have then waited for more than the second that the table needs
@@ -155,6 +168,7 @@ const std::map<std::string_view, void (*)(sluice::Context&)> kPrograms = {
     {"enqueues_more_than_a_queue_holds", enqueues_more_than_a_queue_holds},
     {"uses_up_the_depth_round_a_ring", uses_up_the_depth_round_a_ring},
     {"waits_for_any_of_two_that_put_nothing", waits_for_any_of_two_that_put_nothing},
+    {"waits_for_any_on_a_stream", waits_for_any_on_a_stream},
     {"loses_a_rank_while_others_wait", loses_a_rank_while_others_wait}};
 
 // ---- the tests
@@ -266,6 +280,11 @@ TEST(Hangs, a_cycle_round_a_ring_is_named) {
 TEST(Hangs, a_wait_for_any_names_all) {
   expect_table("waits_for_any_of_two_that_put_nothing", 3,
                {"rank 1 has not put epoch 1 of tag 7", "rank 2 has not put epoch 1 of tag 7"});
+}
+
+TEST(Hangs, a_wait_for_any_on_a_stream_names_all_and_the_stream) {
+  expect_table("waits_for_any_on_a_stream", 3,
+               {"rank 1 has not put epoch 1 of tag 7", "rank 2 has not put epoch 1 of tag 7", "stream 'results'"});
 }
 
 TEST(Hangs, the_death_of_a_rank_shows_who_waits) {

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "collectives/algorithms.hpp"
 #include "collectives/alltoall.hpp"
 
 namespace {
@@ -28,12 +29,13 @@ struct Traffic {
   Most within;   ///< a node
 };
 
-Traffic traffic(const Sets& nodes, int ranks, const Route& route) {
+/// `make` makes the schedule of a rank.
+template <class Make>
+Traffic traffic_of(const Sets& nodes, int ranks, const Make& make) {
   Traffic most;
   for (Rank rank = 0; rank < ranks; ++rank) {
     Schedule schedule(rank, ranks);
-    const Slice memory;
-    routed_alltoall(schedule, schedule.user(memory), schedule.user(memory), kBlockBytes, route);
+    make(schedule, schedule.user({}), schedule.user({}));
     Traffic own;
     for (const Message& message : schedule.messages) {
       if (!message.sends) continue;
@@ -49,6 +51,12 @@ Traffic traffic(const Sets& nodes, int ranks, const Route& route) {
     raise(most.within, own.within);
   }
   return most;
+}
+
+Traffic traffic(const Sets& nodes, int ranks, const Route& route) {
+  return traffic_of(nodes, ranks, [&](Schedule& schedule, auto from, auto to) {
+    routed_alltoall(schedule, from, to, kBlockBytes, route);
+  });
 }
 
 Sets nodes_of_equal_size(int nodes, int ranks_of_node) {
@@ -129,6 +137,27 @@ TEST(Routes, of_uneven_nodes_match_at_both_ends) {
     }
     for (const auto& [key, bytes] : ends) EXPECT_TRUE(bytes.size() == 2 && bytes[0] == bytes[1]);
   }
+}
+
+// Of the rounds within a node: the shares of the others, and the own share to each of them. Across nodes: log2(n)
+// rounds of a share.
+TEST(Lanes, send_a_share_of_the_numbers_in_each_round_between_nodes) {
+  constexpr std::size_t kS = 4;
+  constexpr std::size_t kNumbers = 4096 * kS;
+  const Sets nodes = nodes_of_equal_size(4, kS);
+  const Traffic most = traffic_of(nodes, 4 * kS, [&](Schedule& schedule, auto from, auto to) {
+    lanes_allreduce(schedule, from, to, kNumbers, 8, nodes);
+  });
+  EXPECT_EQ(most.between, (Most{2, 2 * kNumbers / kS}));
+  EXPECT_EQ(most.within, (Most{2 * (kS - 1), 2 * (kS - 1) * kNumbers / kS}));
+}
+
+TEST(Lanes, are_as_many_as_the_smallest_node_has_ranks) {
+  const Sets nodes({0, 0, 0, 1, 1});
+  const Traffic most = traffic_of(
+      nodes, 5, [&](Schedule& schedule, auto from, auto to) { lanes_allreduce(schedule, from, to, 160, 8, nodes); });
+  EXPECT_EQ(most.between, (Most{1, 80}));
+  EXPECT_EQ(most.within, (Most{1 + 2, 80 + 2 * 80}));  // of the first of three
 }
 
 }  // namespace

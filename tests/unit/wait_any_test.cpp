@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -52,6 +53,7 @@ TEST(WaitAny, receivers_have_their_turn) {
       in.push_back(context.receiver(rank, 1, memory.slice(at, kDepth * kBytes), {.depth = kDepth}));
     }
     while (ready < kSenders) std::this_thread::yield();
+    for (sluice::Receiver& one : in) one.wait_connected(10s);  // a put may arrive before this end connects
     sluice::WaitAny any(in);
     for (std::size_t turn = 0; turn < kSenders * kDepth; ++turn) {
       const auto got = any.wait(10s);
@@ -84,6 +86,66 @@ TEST(WaitAny, one_that_was_closed_here_is_left_out) {
     { const sluice::Receiver dropped = std::move(second); }
     EXPECT_FALSE(any.wait(10s));
     EXPECT_EQ(any.left(), 0U);
+  });
+  EXPECT_EQ(code, 0);
+}
+
+TEST(WaitAny, takes_all_that_have_come) {
+  constexpr std::size_t kChannels = 3;
+  constexpr std::size_t kPuts = 2;
+  const int code = sluice::run_threads(1, [&](sluice::Context& context) {
+    sluice::Memory memory = context.allocate(kChannels * (kPuts + 1) * kBytes);
+    std::vector<sluice::Receiver> in;
+    std::vector<sluice::Sender> out;
+    for (std::size_t i = 0; i < kChannels; ++i) {
+      const auto tag = static_cast<sluice::Tag>(i);
+      const std::size_t at = i * (kPuts + 1) * kBytes;
+      in.push_back(context.receiver(0, tag, memory.slice(at, kPuts * kBytes), {.depth = kPuts}));
+      out.push_back(context.sender(0, tag, memory.slice(at + kPuts * kBytes, kBytes)));
+    }
+    sluice::WaitAny any(in);
+    for (sluice::Sender& one : out) {
+      for (std::size_t put = 0; put < kPuts; ++put) one.put({});
+    }
+    for (std::size_t put = 0; put < kPuts; ++put) {
+      const auto some = any.wait_some(10s);
+      ASSERT_EQ(some.size(), kChannels);
+      for (std::size_t i = 0; i < kChannels; ++i) EXPECT_EQ(some[i].index, i);
+    }
+    EXPECT_TRUE(any.wait_some_for(0ns).empty());
+    EXPECT_EQ(thrown_by([&] { any.wait_some(0ns); }), "timeout");
+  });
+  EXPECT_EQ(code, 0);
+}
+
+TEST(WaitAny, the_failure_of_the_last_one_is_thrown) {
+  const int code = sluice::run_threads(2, [&](sluice::Context& context) {
+    sluice::Memory memory = context.allocate(2 * kBytes);
+    if (context.rank() == 1) {
+      sluice::Sender closes = context.sender(0, 1, memory.slice(0, kBytes));
+      closes.close();
+      const auto fails = [&] {
+        sluice::Sender lost = context.sender(0, 2, memory.slice(kBytes, kBytes));
+        lost.wait_connected(10s);
+        throw std::runtime_error("on purpose");
+      };
+      EXPECT_THROW(fails(), std::runtime_error);
+      return;
+    }
+    sluice::Receiver closed = context.receiver(1, 1, memory.slice(0, kBytes));
+    sluice::Receiver failed = context.receiver(1, 2, memory.slice(kBytes, kBytes));
+    EXPECT_EQ(thrown_by([&] { failed.wait_for(10s); }), "peer_lost");
+    EXPECT_FALSE(closed.wait_for(10s));
+    sluice::WaitAny any;
+    any.add(closed);
+    any.add(failed);
+    const auto some = any.wait_some(10s);
+    ASSERT_EQ(some.size(), 1U);
+    EXPECT_TRUE(some.front().closed());
+    EXPECT_EQ(any.left(), 1U);
+    EXPECT_EQ(thrown_by([&] { any.wait_some(10s); }), "peer_lost");
+    EXPECT_EQ(any.left(), 0U);
+    EXPECT_TRUE(any.wait_some(10s).empty());
   });
   EXPECT_EQ(code, 0);
 }

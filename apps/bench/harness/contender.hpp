@@ -66,7 +66,8 @@ enum class Collective {
   allreduce,  ///< a sum of doubles
   broadcast,  ///< by ranks 0 and p - 1 in turn
   allgather,  ///< `bytes` of each rank
-  alltoall    ///< `bytes` from each rank to each
+  alltoall,   ///< `bytes` from each rank to each
+  alltoallv   ///< uneven blocks of `bytes` on average (uneven.hpp)
 };
 
 class GpuQueue;
@@ -86,6 +87,7 @@ struct Workload {
   double compute_ns = 0;        ///< how long a step computes
   Access access = Access::put;  ///< of the bench `rma`
   Collective collective = Collective::barrier;
+  int sharers = 1;  ///< ranks that share an array, of the bench `slices`
   Drive drive = Drive::in_order;
   int device = 0;                     ///< the GPU of this rank, if there is one
   RivalPrograms* programs = nullptr;  ///< the processes of this rank's rivals

@@ -3,7 +3,7 @@
 
 #include "apps/bench/harness/contender.hpp"
 #include "apps/bench/harness/statistics.hpp"
-#include "apps/common/collectives.hpp"
+#include "apps/common/host_collectives.hpp"
 
 #include <span>
 #include <string>
@@ -15,7 +15,7 @@ namespace bench {
 struct Team {
   int rank;
   int size;
-  apps::Collectives& collectives;
+  apps::HostCollectives& collectives;
 };
 
 /// How much is measured. A contender runs its unit (a round trip, a window, a step) again and again. A sample is the

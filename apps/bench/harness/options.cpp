@@ -138,6 +138,8 @@ apps::Parsed parse(int argc, const char* const* argv, const BenchNames& benches,
       "end reaches it, and fails if its upper end does not.");
   add_what(app, options);
   add_how_much(app, options);
+  app.add_option("--write-model", options.model, "model: write the parameters to this file, for SLUICE_MODEL")
+      ->option_text("FILE");
   app.add_option("--json", options.json, "write the rows to this file")->option_text("FILE");
   app.add_option("--csv", options.csv, "write the rows to this file")->option_text("FILE");
   app.add_option("--columns", options.columns, "of the CSV file: our own, or those of CUP-ECS's ping-pongs")

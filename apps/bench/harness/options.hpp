@@ -45,6 +45,7 @@ struct Options {
   std::vector<std::string> against;  ///< rivals by name; {"all"}: all that can run; {"none"}
   std::vector<Goal> goals;           ///< of the ratios
   std::string json, csv, trace;      ///< files to write; empty: none
+  std::string model;                 ///< of the bench `model`: a file for SLUICE_MODEL; empty: none
   CsvColumns columns = CsvColumns::sluice;
 };
 

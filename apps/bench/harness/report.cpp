@@ -72,6 +72,8 @@ Json object(const Row& row, const Machine& machine) {
           {"p50", row.summary.p50},
           {"p10", row.summary.p10},
           {"p99", row.summary.p99},
+          {"low", row.interval ? Json(row.interval->low) : Json(nullptr)},
+          {"high", row.interval ? Json(row.interval->high) : Json(nullptr)},
           {"samples", row.summary.samples},
           {"sample", row.sample},
           {"rounds", row.rounds},
@@ -176,6 +178,7 @@ std::string row_text(const Row& row) {
       fmt::format("{:>10} {:>26} {:>9} {:>9}", row.bytes, number(ours.p50), number(ours.p10), number(ours.p99));
   for (const RivalResult& rival : row.rivals)
     text += fmt::format(" {:>18} {:>6} {:>11}", number(rival.p50), number(rival.ratio), interval_text(rival.interval));
+  if (row.interval) text += fmt::format("  95 %: {}-{}", number(row.interval->low), number(row.interval->high));
   if (row.channels) text += fmt::format("  {} each way", counted(*row.channels, "channel"));
   if (row.exponent) text += fmt::format("; exponent {:.2f}", *row.exponent);
   text += goals_text(row);

@@ -57,6 +57,7 @@ struct Row {
   std::string metric;
   std::string unit;
   Summary summary;
+  std::optional<Interval> interval = {};  ///< of p50; unset: not a parameter of `model`
   int rounds = 0;
   std::string sample;                 ///< the meaning of a sample, for people
   std::string settings;               ///< settings of the library on which the bench depends; else empty

@@ -8,8 +8,8 @@
 #include "apps/bench/ours/ours.hpp"
 #include "apps/bench/rivals/program.hpp"
 #include "apps/bench/rivals/rivals.hpp"
-#include "apps/common/collectives.hpp"
 #include "apps/common/description.hpp"
+#include "apps/common/host_collectives.hpp"
 
 #include <sluice/sluice.hpp>
 
@@ -73,7 +73,7 @@ class Session {
   std::optional<Report> report;  ///< on rank 0
 
  private:
-  std::unique_ptr<apps::Collectives> collectives_;
+  std::unique_ptr<apps::HostCollectives> collectives_;
   std::optional<Team> team_;
   std::optional<Placement> placement_;
   int device_ = 0;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "apps/bench/harness/uneven.hpp"
 #include "apps/bench/ours/ours.hpp"
 
 #include <array>
 #include <string>
+#include <vector>
 
 namespace bench {
 namespace {
@@ -27,7 +29,8 @@ class OurCollective : public Contender {
   static constexpr long kItems = 64;  // at most, of a step
 
   std::size_t all_bytes() const {
-    return std::max<std::size_t>(64, workload_.bytes * static_cast<std::size_t>(workload_.context.size()));
+    return std::max<std::size_t>(64, (workload_.collective == Collective::alltoallv ? 2 : 1) * workload_.bytes *
+                                         static_cast<std::size_t>(workload_.context.size()));
   }
 
   sluice::Collective make(sluice::Rank root) {
@@ -43,9 +46,23 @@ class OurCollective : public Contender {
         return sluice::allreduce(context, name, sluice::Op::sum, sluice::Number::float64, from, to);
       case Collective::broadcast: return sluice::broadcast(context, name, from, root);
       case Collective::allgather: return sluice::allgather(context, name, from, memory_.slice(all_bytes(), all));
+      case Collective::alltoallv: return make_uneven(context, name);
       case Collective::alltoall: break;
     }
     return sluice::alltoall(context, name, memory_.slice(0, all), memory_.slice(all_bytes(), all));
+  }
+
+  sluice::Collective make_uneven(sluice::Context& context, const std::string& name) {
+    std::vector<sluice::Block> from;
+    std::vector<sluice::Block> to;
+    const sluice::Rank own = context.rank();
+    for (sluice::Rank rank = 0; rank < context.size(); ++rank) {
+      const std::size_t mean = workload_.bytes;
+      from.push_back({rank, 0, memory_.slice(uneven_sent(own, rank, mean), uneven_bytes(own, rank, mean))});
+      to.push_back(
+          {rank, 0, memory_.slice(all_bytes() + uneven_received(own, rank, mean), uneven_bytes(rank, own, mean))});
+    }
+    return sluice::alltoall(context, name, from, to);
   }
 
   void step(sluice::Stream stream) {

@@ -44,6 +44,14 @@ Ours make_flood(const Workload& workload);
 /// takes all that has landed at once.
 Ours make_batch_flood(const Workload& workload);
 
+/// A flood by ranges of a segmented channel, in program order.
+Ours make_segment_flood(const Workload& workload);
+
+/// Steps in which both ranks of a pair send this many messages of a plan (sluice/unr.hpp) to the other one, in one put
+/// (`packed`) or in a put for each. In program order.
+inline constexpr int kMessagesOfStep = 4;
+Ours make_messages(const Workload& workload, bool packed);
+
 /// Steps of a plan with `neighbours` senders and as many receivers: start, wait, release. The neighbours are the ranks
 /// at distances 1, 2, ... on a ring, around several times if there are fewer ranks. With two ranks all neighbours are
 /// the other rank.
@@ -75,6 +83,13 @@ Ours make_blocking_accesses(const Workload& workload);
 
 /// A start and a wait of the bench `collectives`, in program order or on a host stream.
 Ours make_collective(const Workload& workload);
+/// The sum of the arrays of all ranks, in each of them: between two barriers each rank sums its slice of all of them.
+Ours make_sum_of_slices(const Workload& workload);
+/// The sum of two arrays, each of which half of the ranks share: between two barriers the ranks at one place of both
+/// sum a slice by an allreduce.
+Ours make_sum_of_shared_slices(const Workload& workload);
+/// Sums the arrays by an allreduce of their owners.
+Ours make_sum_by_owners(const Workload& workload);
 /// Inserts into a table that is spread over all ranks, by atomics on a window.
 Ours make_hash_table(const Workload& workload);
 /// Rounds of messages to ranks that do not expect them, by atomics and puts to a window.

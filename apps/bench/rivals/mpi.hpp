@@ -39,6 +39,9 @@ std::unique_ptr<Contender> make_mpi_ring(const Workload& workload);
 std::unique_ptr<Contender> make_mpi_accesses(const Workload& workload);
 /// A call of the bench `collectives`.
 std::unique_ptr<Contender> make_mpi_collective(const Workload& workload);
+/// The row alltoallv by puts to a window between fences, or with a flush and a barrier; no other row of `collectives`.
+std::unique_ptr<Contender> make_mpi_fence_alltoallv(const Workload& workload);
+std::unique_ptr<Contender> make_mpi_lock_alltoallv(const Workload& workload);
 /// The hash table and the sparse exchange by the same accesses to a window of MPI's as ours.
 std::unique_ptr<Contender> make_mpi_hash_table(const Workload& workload);
 std::unique_ptr<Contender> make_mpi_inbox_exchange(const Workload& workload);

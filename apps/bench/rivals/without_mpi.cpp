@@ -22,6 +22,8 @@ std::unique_ptr<Contender> make_mpi_halo(const Workload& /*workload*/) { refuse(
 std::unique_ptr<Contender> make_mpi_ring(const Workload& /*workload*/) { refuse(); }
 std::unique_ptr<Contender> make_mpi_accesses(const Workload& /*workload*/) { refuse(); }
 std::unique_ptr<Contender> make_mpi_collective(const Workload& /*workload*/) { refuse(); }
+std::unique_ptr<Contender> make_mpi_fence_alltoallv(const Workload& /*workload*/) { refuse(); }
+std::unique_ptr<Contender> make_mpi_lock_alltoallv(const Workload& /*workload*/) { refuse(); }
 std::unique_ptr<Contender> make_mpi_hash_table(const Workload& /*workload*/) { refuse(); }
 std::unique_ptr<Contender> make_mpi_inbox_exchange(const Workload& /*workload*/) { refuse(); }
 std::unique_ptr<Contender> make_mpi_nbx_exchange(const Workload& /*workload*/) { refuse(); }

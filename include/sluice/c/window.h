@@ -31,6 +31,15 @@ SLUICE_EXPORT sluice_code sluice_window_open_counted(sluice_context* context, co
 SLUICE_EXPORT sluice_code sluice_window_close(sluice_window* window, sluice_timeout timeout);
 /// 0 if the handle is NULL.
 SLUICE_EXPORT size_t sluice_window_bytes(const sluice_window* window);
+/// How the atomics of a window are carried out; see AtomicsBy in window.hpp.
+typedef enum sluice_atomics_by {
+  SLUICE_ATOMICS_BY_PROCESSORS = 0,
+  SLUICE_ATOMICS_BY_OWNER = 1,
+  SLUICE_ATOMICS_BY_NONE = 2
+} sluice_atomics_by;
+
+/// Sets `by` to how atomics in the memory that the window was made of are carried out. The answer stays the same.
+SLUICE_EXPORT sluice_code sluice_window_atomics(const sluice_window* window, sluice_atomics_by* by);
 /// Writes the handle of a block of the window to the SLUICE_WINDOW_HANDLE_BYTES bytes at `handle`.
 /// @return also SLUICE_BAD_ARGUMENT if the block does not lie inside the window
 SLUICE_EXPORT sluice_code sluice_window_handle(const sluice_window* window, size_t offset, size_t bytes, void* handle);
@@ -120,6 +129,9 @@ SLUICE_EXPORT sluice_code sluice_target_open_handle(sluice_context* context, con
                                                     sluice_target** target);
 /// Bytes that the target reaches. Blocks the host until connected. @return also as `sluice_channel_wait_connected`
 SLUICE_EXPORT sluice_code sluice_target_bytes(const sluice_target* target, size_t* bytes);
+/// The bytes that the target reaches, as this process maps them (Target::mapped), to be freed as other memory. It has
+/// no bytes if they are not mapped. Blocks the host until connected. @return also as `sluice_channel_wait_connected`
+SLUICE_EXPORT sluice_code sluice_target_mapped(const sluice_target* target, sluice_memory** memory);
 
 /* Accesses happen in the order of a stream: program order or a host stream. `place` counts bytes from the
  * beginning of the target; `memory` and `offset` name the bytes on this side. They return also what "Errors" of Target

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/bench/model/predict.hpp"
+
+#include "apps/bench/harness/statistics.hpp"
+#include "collectives/footprint.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <initializer_list>
+#include <utility>
+
+namespace bench {
+namespace {
+
+using sluice::collectives::binomial_broadcast_footprint;
+using sluice::collectives::dissemination_footprint;
+using sluice::collectives::doubling_allreduce_footprint;
+using sluice::collectives::Footprint;
+using sluice::collectives::level_broadcast_footprint;
+using sluice::collectives::Levels;
+using sluice::collectives::Model;
+using sluice::collectives::puts_footprint;
+using sluice::collectives::shared_allreduce_footprint;
+using sluice::collectives::shared_broadcast_footprint;
+using sluice::collectives::Time;
+
+constexpr double kMemoryOfRank = 1U << 30U;
+
+struct Way {
+  std::string algorithm;
+  Time time;
+  Footprint footprint;
+};
+
+Way least(std::initializer_list<Way> ways) {
+  return *std::ranges::min_element(ways, {}, [](const Way& way) { return way.time.total(); });
+}
+
+/// The part of a time that is the largest, in words.
+std::string largest(const Time& time) {
+  const std::pair<double, const char*> parts[] = {{time.latency, "latency of rounds"},
+                                                  {time.overhead, "injection: work for each message"},
+                                                  {time.bandwidth, "bandwidth"},
+                                                  {time.memory, "copies and sums"}};
+  const auto* const most = std::ranges::max_element(parts, {}, [](const auto& part) { return part.first; });
+  return fmt::format("{} ({:.0f} %)", most->second, 100 * most->first / std::max(1e-9, time.total()));
+}
+
+Scaled scaled(const char* collective, Way way, const MemoryCosts& costs, double result_bytes) {
+  const Footprint& has = way.footprint;
+  const double memory = has.ends * costs.end + has.peers * costs.peer + has.bytes + result_bytes;
+  std::string limit = largest(way.time);
+  // Two rounds are under way, so a round cannot end before its ranks have received the credits of the round before.
+  if (has.ends > 0 && way.time.latency > way.time.total() / 2) limit += "; back to back: credits of two rounds";
+  if (memory > kMemoryOfRank) limit = fmt::format("memory per rank; {}", limit);
+  return {collective, std::move(way.algorithm), way.time, memory, has.ends, std::move(limit)};
+}
+
+Way broadcast_of(const Model& model, int ranks, std::size_t bytes) {
+  const Levels levels = model.levels_to_broadcast(ranks, bytes);
+  return least({{"binomial tree", model.binomial_broadcast(ranks, bytes), binomial_broadcast_footprint(ranks, bytes)},
+                {"level tree " + sluice::collectives::text_of(levels), model.level_broadcast(ranks, bytes, levels),
+                 level_broadcast_footprint(ranks, bytes, levels)},
+                {"shares", model.shared_broadcast(ranks, bytes), shared_broadcast_footprint(ranks, bytes)}});
+}
+
+Way allreduce_of(const Model& model, int ranks, std::size_t bytes) {
+  return least(
+      {{"recursive doubling", model.doubling_allreduce(ranks, bytes), doubling_allreduce_footprint(ranks, bytes)},
+       {"shares", model.shared_allreduce(ranks, bytes), shared_allreduce_footprint(ranks, bytes)}});
+}
+
+/// The text behind the last `name` of a line, up to its end.
+std::string_view behind(std::string_view line, std::string_view name) {
+  const std::size_t at = line.rfind(name);
+  return at == std::string_view::npos ? std::string_view() : line.substr(at + name.size());
+}
+
+int number_in(std::string_view text) {
+  int number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+Levels levels_in(std::string_view text) {
+  Levels levels;
+  while (!text.empty()) {
+    levels.push_back(number_in(text));
+    const std::size_t comma = text.find(", ");
+    text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 2);
+  }
+  return levels;
+}
+
+}  // namespace
+
+Ran what_ran(std::string_view description) {
+  const std::string_view line = description.substr(0, description.find('\n'));
+  const std::size_t begin = line.find("': ");
+  if (begin == std::string_view::npos) return {};
+  const std::string_view rest = line.substr(begin + 3);
+  return {std::string(rest.substr(0, std::min(rest.find(" ("), rest.find(", ways")))),
+          number_in(behind(rest, ", ways: ")), levels_in(behind(rest, ", levels: "))};
+}
+
+std::optional<Time> predict(const Model& model, Collective collective, const Ran& ran, int ranks, std::size_t bytes) {
+  const std::string& algorithm = ran.algorithm;
+  const bool sums = collective == Collective::allreduce;
+  if (algorithm == "dissemination" && ran.ways > 0) return model.dissemination(ranks, ran.ways);
+  if (algorithm == "recursive doubling") return model.doubling_allreduce(ranks, bytes);
+  if (algorithm == "shares") return sums ? model.shared_allreduce(ranks, bytes) : model.shared_broadcast(ranks, bytes);
+  if (algorithm == "binomial tree") return model.binomial_broadcast(ranks, bytes);
+  if (algorithm == "level tree") return model.level_broadcast(ranks, bytes, ran.levels);
+  if (algorithm == "pairwise") return model.stepwise(ranks, bytes, 1);
+  if (algorithm == "batched") return model.stepwise(ranks, bytes, sluice::collectives::kBatch);
+  if (algorithm == "puts") return model.puts(ranks, bytes);
+  return std::nullopt;
+}
+
+std::vector<Scaled> scale_to(const Model& model, const MemoryCosts& costs, int ranks, std::size_t bytes) {
+  const double block = static_cast<double>(bytes);
+  const double all = block * ranks;
+  const int ways = model.best_ways(ranks);
+  const Way puts{"puts", model.puts(ranks, bytes), puts_footprint(ranks, bytes)};
+  return {scaled("barrier",
+                 {fmt::format("dissemination, ways: {}", ways), model.dissemination(ranks, ways),
+                  dissemination_footprint(ranks, ways)},
+                 costs, 0),
+          scaled("broadcast", broadcast_of(model, ranks, bytes), costs, block),
+          scaled("allreduce", allreduce_of(model, ranks, bytes), costs, block), scaled("allgather", puts, costs, all),
+          scaled("alltoall", puts, costs, all)};
+}
+
+double median_error(const std::vector<double>& ratios) {
+  std::vector<double> errors;
+  for (const double ratio : ratios) errors.push_back(100 * std::abs(ratio - 1));
+  return median(errors);
+}
+
+}  // namespace bench

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/model.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "collectives/schedule.hpp"
+
+namespace sluice::collectives {
+namespace {
+
+/// ceil(log2 p)
+int rounds_of(int p) { return static_cast<int>(std::bit_width(static_cast<unsigned>(p) - 1)); }
+
+/// At least a number of 8 bytes, if there is one.
+std::size_t share(std::size_t bytes, int p) {
+  constexpr std::size_t kNumber = 8;
+  return std::max((bytes + static_cast<std::size_t>(p) - 1) / static_cast<std::size_t>(p), std::min(bytes, kNumber));
+}
+
+std::size_t times(int count, std::size_t bytes) { return static_cast<std::size_t>(count) * bytes; }
+
+Time later(const Time& one, const Time& other) { return one.total() < other.total() ? other : one; }
+
+}  // namespace
+
+Time& Time::operator+=(const Time& other) noexcept {
+  latency += other.latency;
+  overhead += other.overhead;
+  bandwidth += other.bandwidth;
+  memory += other.memory;
+  return *this;
+}
+
+Time operator*(double factor, const Time& time) noexcept {
+  return {factor * time.latency, factor * time.overhead, factor * time.bandwidth, factor * time.memory};
+}
+
+bool Model::is_long(std::size_t bytes) { return bytes > kEager; }
+
+double Model::landed_ns(std::size_t bytes, Landed landed) const {
+  if (landed == Landed::in_place) return 0;
+  return landed == Landed::copied ? costs_->copy(bytes) : costs_->combine(bytes);
+}
+
+Time Model::sends(int count, std::size_t bytes) const {
+  if (count == 0) return {};
+  const double gap = std::max(costs_->gap, costs_->send);
+  return {.overhead = costs_->send + (count - 1) * gap,
+          .bandwidth = (count - 1) * costs_->bytes(bytes) + costs_->way(bytes)};
+}
+
+Time Model::receives(int count, std::size_t bytes, Landed landed) const {
+  return {.overhead = count * costs_->receive, .memory = count * landed_ns(bytes, landed)};
+}
+
+Time Model::one_way(std::size_t bytes, Landed landed) const {
+  return sends(1, bytes) + Time{.latency = costs_->latency} + receives(1, bytes, landed);
+}
+
+/// The last message arrives L after the last put; by then the earlier ones may have been received, or not.
+Time Model::exchange(int count, std::size_t bytes, Landed landed) const {
+  if (count == 0) return {};
+  const Time last = Time{.latency = costs_->latency} + receives(1, bytes, landed);
+  return sends(count, bytes) + later(last, receives(count, bytes, landed));
+}
+
+Time Model::gather(int count, std::size_t bytes, Landed landed) const {
+  if (count == 0) return {};
+  return one_way(bytes, landed) + receives(count - 1, bytes, landed);
+}
+
+Time Model::arrival(std::size_t bytes) const {
+  return Time{.latency = costs_->latency} + receives(1, bytes, Landed::in_place);
+}
+
+Time Model::copying(std::size_t bytes) const { return {.memory = costs_->copy(bytes)}; }
+
+Time Model::dissemination(int p, int ways) const {
+  int rounds = 0;
+  for (long heard = 1; heard < p; heard *= ways + 1) ++rounds;
+  return rounds * exchange(std::min(ways, p - 1), 0, Landed::in_place);
+}
+
+int Model::best_ways(int p) const {
+  constexpr int kMost = 16;
+  int best = 1;
+  for (int ways = 2; ways <= std::min(kMost, p - 1); ++ways)
+    if (dissemination(p, ways).total() < dissemination(p, best).total()) best = ways;
+  return best;
+}
+
+/// In the first round a long message waits until it may come; in the others that has arrived.
+Time Model::binomial_broadcast(int p, std::size_t bytes) const {
+  if (!is_long(bytes)) return rounds_of(p) * one_way(bytes, Landed::copied);
+  const Time ready = receives(1, 0, Landed::in_place);
+  return sends(1, 0) + Time{.latency = costs_->latency} + rounds_of(p) * (ready + one_way(bytes, Landed::in_place));
+}
+
+Time Model::level_broadcast(int p, std::size_t bytes, const Levels& levels) const {
+  const bool wait = is_long(bytes) && p > 1;
+  Time time = wait ? sends(1, 0) + Time{.latency = costs_->latency} : Time();
+  for (const int fan_out : levels) {
+    time += sends(fan_out, bytes) + Time{.latency = costs_->latency};
+    time += receives(1, bytes, wait ? Landed::in_place : Landed::copied);
+    if (wait) time += receives(fan_out, 0, Landed::in_place);
+  }
+  return time;
+}
+
+Levels Model::levels_to_broadcast(int p, std::size_t bytes) const {
+  const double c = level_broadcast(p, bytes, {2}).total() - level_broadcast(p, bytes, {1}).total();
+  return best_levels(p, c, one_way(bytes, is_long(bytes) ? Landed::in_place : Landed::copied).total() - c);
+}
+
+/// The root sends each rank a share, and then its own to all; each of these sends its share to the others.
+Time Model::shared_broadcast(int p, std::size_t bytes) const {
+  if (p < 2) return {};
+  const std::size_t part = share(bytes, p);
+  const Time link{.latency = costs_->latency};
+  const Time one = receives(1, part, Landed::in_place);
+  const Time root = 2 * (p - 1) * one + sends(2 * (p - 1), part) + link + one;
+  const Time others = sends(p - 1, part) + link + (2 * p - 2) * one + sends(p - 2, part) + link + one;
+  return sends(p - 1, 0) + link + later(root, others);
+}
+
+Time Model::binomial_reduce(int p, std::size_t bytes) const { return rounds_of(p) * one_way(bytes, Landed::combined); }
+
+Time Model::level_reduce(std::size_t bytes, const Levels& levels) const {
+  Time time;
+  for (const int fan_out : levels) time += gather(fan_out, bytes, Landed::combined);
+  return time;
+}
+
+Levels Model::levels_to_reduce(int p, std::size_t bytes) const {
+  const double c = receives(1, bytes, Landed::combined).total();
+  return best_levels(p, c, one_way(bytes, Landed::combined).total() - c);
+}
+
+Time Model::shared_reduce(int p, std::size_t bytes) const {
+  const std::size_t part = share(bytes, p);
+  return exchange(p - 1, part, Landed::combined) + gather(p - 1, part, Landed::in_place);
+}
+
+/// Ranks beyond a power of two go by way of a partner.
+Time Model::doubling_allreduce(int p, std::size_t bytes) const {
+  const int even = static_cast<int>(std::bit_floor(static_cast<unsigned>(p)));
+  const Time rounds = rounds_of(even) * one_way(bytes, Landed::combined);
+  if (even == p) return rounds;
+  return one_way(bytes, Landed::combined) + rounds + one_way(bytes, Landed::copied);
+}
+
+Time Model::shared_allreduce(int p, std::size_t bytes) const {
+  const std::size_t part = share(bytes, p);
+  return exchange(p - 1, part, Landed::combined) + exchange(p - 1, part, Landed::in_place);
+}
+
+Time Model::puts(int p, std::size_t bytes) const {
+  if (!is_long(bytes)) return exchange(p - 1, bytes, Landed::copied);
+  return exchange(p - 1, 0, Landed::in_place) + exchange(p - 1, bytes, Landed::in_place);
+}
+
+Time Model::stepwise(int p, std::size_t bytes, int under_way) const {
+  const int whole = (p - 1) / under_way;
+  return whole * exchange(under_way, bytes, Landed::copied) + exchange((p - 1) % under_way, bytes, Landed::copied);
+}
+
+/// Each member's blocks go to its leader; leaders exchange what is for whole sets; then the members get theirs.
+Time by_leaders(const Model& within, const Model& between, int sets, int size, std::size_t bytes) {
+  const std::size_t of_member = times(sets * size, bytes);
+  const std::size_t of_sets = times(size * size, bytes);
+  Time time = within.gather(size - 1, of_member, Landed::in_place) + (sets - 1) * within.copying(of_sets);
+  time += between.exchange(sets - 1, of_sets, Landed::in_place) + size * within.copying(of_member);
+  if (size > 1) time += within.sends(size - 1, of_member) + within.arrival(of_member);
+  return time + within.copying(of_member);
+}
+
+/// Each rank sends to its partner in each other set what is for that set; then the members of a set exchange.
+Time by_places(const Model& within, const Model& between, int sets, int size, std::size_t bytes) {
+  const std::size_t of_set = times(size, bytes);
+  Time time = between.exchange(sets - 1, of_set, Landed::in_place);
+  time += within.exchange(size - 1, times(sets, bytes), Landed::in_place);
+  return time + 2 * within.copying(times(sets * size, bytes));
+}
+
+/// By leaders of groups, which exchange by their places in their nodes.
+Time by_leaders_and_places(const Model& within, const Model& between, int nodes, int groups, int size,
+                           std::size_t bytes) {
+  const std::size_t of_member = times(nodes * groups * size, bytes);
+  Time time = within.gather(size - 1, of_member, Landed::in_place);
+  time += by_places(within, between, nodes, groups, times(size * size, bytes));
+  if (size > 1) time += within.sends(size - 1, of_member) + within.arrival(of_member);
+  return time + within.copying(of_member);
+}
+
+Time lanes_allreduce(const Model& within, const Model& between, int nodes, int lanes, std::size_t bytes) {
+  const std::size_t part = share(bytes, lanes);
+  const Time across =
+      part <= kLaneInRounds ? between.doubling_allreduce(nodes, part) : between.shared_allreduce(nodes, part);
+  return within.exchange(lanes - 1, part, Landed::combined) + across +
+         within.exchange(lanes - 1, part, Landed::in_place);
+}
+
+}  // namespace sluice::collectives

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dialects/advance/queue.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/limit.hpp"
+#include "rma/rest.hpp"
+
+namespace sluice::advance {
+namespace {
+
+using stream_mpi::Job;
+using stream_mpi::Refused;
+
+struct Queues {
+  std::mutex mutex;
+  std::map<MPIS_Queue, std::shared_ptr<Queue>> all;  // handles grow
+  MPIS_Queue last = 0;
+  std::atomic<std::uint64_t> taken{0};  // how many times queues were removed
+};
+
+Queues& queues() {
+  static Queues& made = *new Queues;
+  return made;
+}
+
+Refused no_such_queue() { return {MPI_ERR_ARG, "there is no such queue"}; }
+
+}  // namespace
+
+void Queue::start(std::span<MPIS_Request> requests) {
+  std::vector<std::shared_ptr<Request>> starting;
+  for (MPIS_Request_struct* const handle : requests) {
+    if (handle == MPIS_REQUEST_NULL) continue;
+    if (handle->of_match) throw Refused(stream_mpi::kInvalidState, "a start of the request of a match");
+    if (std::ranges::count(starting, handle->request) > 0)
+      throw Refused(stream_mpi::kInvalidState, "a second start of a request before MPIS_Enqueue_waitall");
+    starting.push_back(handle->request);
+  }
+  for (const auto& request : starting) {
+    if (request->matching()) complete_match(*request);
+    request->check_start(*this);
+  }
+  // Receives first: a send of this rank may wait for a peer that waits for the credit of such a receive.
+  const auto is_receive = [](const auto& request) { return request->kind() == Request::Kind::receive; };
+  if (!std::ranges::is_partitioned(starting, is_receive))  // it needs memory
+    std::stable_partition(starting.begin(), starting.end(), is_receive);
+  for (const auto& request : starting) request->start();
+  const stream_mpi::OperationList operations = operations_of(starting);
+  std::ranges::move(starting, std::back_inserter(started_));
+  if (!operations.empty()) line_->start(operations);
+}
+
+void Queue::wait_all() {
+  if (started_.empty()) return;
+  for (const auto& request : started_) request->waited_for();
+  line_->wait_all(operations_of(started_));
+  started_.clear();
+}
+
+stream_mpi::OperationList Queue::operations_of(std::span<const std::shared_ptr<Request>> requests) {
+  operations_.clear();
+  for (const auto& request : requests) operations_.push_back(&request->operation());
+  return operations_;
+}
+
+MPIS_Queue add_queue(std::shared_ptr<Queue> queue) {
+  const std::lock_guard lock(queues().mutex);
+  const MPIS_Queue handle = ++queues().last;
+  queues().all.emplace(handle, std::move(queue));
+  return handle;
+}
+
+// Most calls of a thread name the queue of the call before, for which no lock is needed.
+Queue& queue_of(MPIS_Queue handle) {
+  struct Found {
+    MPIS_Queue handle = 0;
+    std::uint64_t taken = 0;
+    Queue* queue = nullptr;
+  };
+  static thread_local Found last;
+  const std::uint64_t taken = queues().taken.load(std::memory_order_acquire);
+  if (last.queue != nullptr && last.handle == handle && last.taken == taken) return *last.queue;
+  const std::lock_guard lock(queues().mutex);
+  const auto found = queues().all.find(handle);
+  if (found == queues().all.end()) throw no_such_queue();
+  last = {handle, taken, found->second.get()};
+  return *last.queue;
+}
+
+std::shared_ptr<Queue> take_queue(MPIS_Queue handle) {
+  const std::lock_guard lock(queues().mutex);
+  const auto found = queues().all.find(handle);
+  if (found == queues().all.end()) throw no_such_queue();
+  std::shared_ptr<Queue> queue = std::move(found->second);
+  queues().all.erase(found);
+  queues().taken.fetch_add(1, std::memory_order_release);
+  return queue;
+}
+
+std::shared_ptr<Queue> youngest_queue() {
+  const std::lock_guard lock(queues().mutex);
+  if (queues().all.empty()) throw Refused(stream_mpi::kInvalidState, "a match without a queue");
+  return queues().all.rbegin()->second;
+}
+
+std::shared_ptr<Queue> youngest_of_one_kind() {
+  const std::lock_guard lock(queues().mutex);
+  const auto& all = queues().all;
+  const auto on_gpu = [](const auto& entry) { return entry.second->on_gpu(); };
+  const auto of_gpus = static_cast<std::size_t>(std::ranges::count_if(all, on_gpu));
+  return all.empty() || (of_gpus != 0 && of_gpus != all.size()) ? nullptr : all.rbegin()->second;
+}
+
+void end_queues() {
+  std::map<MPIS_Queue, std::shared_ptr<Queue>> ending;
+  {
+    const std::lock_guard lock(queues().mutex);
+    ending = std::exchange(queues().all, {});
+    queues().taken.fetch_add(1, std::memory_order_release);
+  }
+  for (const auto& [handle, queue] : ending) (void)queue->line().wait();
+  ending.clear();
+  Request::end_all();
+}
+
+void complete_match(Request& request) {
+  constexpr auto kYields = std::chrono::milliseconds(1);
+  constexpr auto kNap = std::chrono::microseconds(100);
+  base::Limit limit(Job::current()->context.connect_timeout());
+  for (rma::Rest rest(0); !request.advance();) {
+    Request::help_peers(youngest_of_one_kind().get());
+    if (limit.over())
+      throw Refused(stream_mpi::kNotReady, "the peer of a request has not matched it for SLUICE_CONNECT_TIMEOUT");
+    if (!rest.spin_or_yield(kYields)) std::this_thread::sleep_for(kNap);
+  }
+}
+
+}  // namespace sluice::advance

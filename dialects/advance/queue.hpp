@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Queues of MPI Advance's.
+#pragma once
+
+#include "dialects/advance/request.hpp"
+#include "dialects/common/line.hpp"
+
+#include <sluice/dialects/mpis.h>
+
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace sluice::advance {
+
+/// Requests are started on it, in the order of its stream.
+class Queue {
+ public:
+  explicit Queue(std::unique_ptr<stream_mpi::Line> line) : line_(std::move(line)), on_gpu_(line_->gpu().has_value()) {}
+
+  stream_mpi::Line& line() const noexcept { return *line_; }
+  bool on_gpu() const noexcept { return on_gpu_; }
+  /// Starts all, or throws Refused and starts none.
+  void start(std::span<MPIS_Request> requests);
+  /// Later work on the stream waits for all that was started since the last call.
+  void wait_all();
+
+ private:
+  /// Valid until the next call.
+  stream_mpi::OperationList operations_of(std::span<const std::shared_ptr<Request>> requests);
+
+  std::unique_ptr<stream_mpi::Line> line_;
+  bool on_gpu_;
+  std::vector<std::shared_ptr<Request>> started_;
+  std::vector<const std::shared_ptr<stream_mpi::Operation>*> operations_;  // keeps its memory
+};
+
+/// The queues of this process. Any thread.
+MPIS_Queue add_queue(std::shared_ptr<Queue> queue);
+/// Valid until `take_queue`. @throws Refused{MPI_ERR_ARG} if there is none, as the next function does
+Queue& queue_of(MPIS_Queue handle);
+std::shared_ptr<Queue> take_queue(MPIS_Queue handle);
+/// The youngest that is alive. @throws Refused{kInvalidState} without one
+std::shared_ptr<Queue> youngest_queue();
+/// The youngest queue if all living queues are of one kind; null if they are not, or if there is none.
+std::shared_ptr<Queue> youngest_of_one_kind();
+/// Waits for all, and drops them and the requests that are left.
+void end_queues();
+
+/// Blocks until the match, which has begun, is complete. @throws Error{Code::timeout}; what it has failed of
+void complete_match(Request& request);
+
+}  // namespace sluice::advance

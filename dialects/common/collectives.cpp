@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dialects/common/collectives.hpp"
+
+#include <sluice/collectives.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "dialects/common/job.hpp"
+#include "dialects/common/outcome.hpp"
+#include "dialects/common/pairs.hpp"
+#include "dialects/common/transfers.hpp"
+#include "rma/mpi/operations.hpp"
+
+namespace sluice::stream_mpi {
+namespace {
+
+class Together final : public Operation {
+ public:
+  explicit Together(Collective collective) : collective_(std::move(collective)) {}
+
+  void start() override { collective_.start(Stream::program_order()); }
+  bool advance() override { return collective_.test(); }
+  void finish() override { collective_.wait(Stream::program_order()); }
+  void enqueue_start(Stream stream) override { collective_.start(stream); }
+  void enqueue_wait(Stream stream) override { collective_.wait(stream); }
+  void close(std::optional<Timeout> timeout) override { collective_.close(timeout); }
+
+ private:
+  Collective collective_;
+};
+
+/// The number of a collective, on its way from rank 0.
+struct Number64 {
+  std::uint64_t number = 0;
+  MPI_Request request = MPI_REQUEST_NULL;
+};
+
+std::uint64_t next_number(const Job& job) {
+  static std::atomic<std::uint32_t> count = 0;
+  return static_cast<std::uint64_t>(job.context.rank()) << 32 | count++;
+}
+
+using Make = std::function<std::shared_ptr<Operation>(Context& context, const std::string& name)>;
+
+class Naming final : public Pairing {
+ public:
+  Naming(std::shared_ptr<Job> job, MPI_Comm comm, Make make)
+      : job_(std::move(job)), context_(job_->of(comm)), make_(std::move(make)) {
+    number_->number = next_number(*job_);
+    PMPI_Ibcast(&number_->number, 1, MPI_UINT64_T, 0, comm, &number_->request);
+  }
+  Naming(const Naming&) = delete;
+  Naming& operator=(const Naming&) = delete;
+  ~Naming() override {
+    if (number_->request != MPI_REQUEST_NULL) job_->keep(number_);
+  }
+
+  bool advance() override {
+    int flag = 0;
+    PMPI_Test(&number_->request, &flag, MPI_STATUS_IGNORE);
+    if (flag == 0) return false;
+    operation = make_(context_, "stream mpi " + std::to_string(number_->number));
+    return true;
+  }
+
+ private:
+  std::shared_ptr<Job> job_;
+  Context context_;
+  Make make_;
+  std::shared_ptr<Number64> number_ = std::make_shared<Number64>();
+};
+
+std::optional<Number> number_of(const mpi_rma::Basic* basic) {
+  if (basic == nullptr || !basic->dense()) return std::nullopt;
+  if (basic->kind == mpi_rma::Kind::integer) {
+    if (basic->size == 4) return basic->is_signed ? Number::int32 : Number::uint32;
+    if (basic->size == 8) return basic->is_signed ? Number::int64 : Number::uint64;
+  }
+  if (basic->kind == mpi_rma::Kind::floating) {
+    if (basic->size == 4) return Number::float32;
+    if (basic->size == 8) return Number::float64;
+  }
+  return std::nullopt;
+}
+
+std::optional<Op> op_of(MPI_Op op) {
+  const std::array<std::pair<MPI_Op, Op>, 7> all{{{MPI_SUM, Op::sum},
+                                                  {MPI_PROD, Op::product},
+                                                  {MPI_MIN, Op::min},
+                                                  {MPI_MAX, Op::max},
+                                                  {MPI_BAND, Op::bit_and},
+                                                  {MPI_BOR, Op::bit_or},
+                                                  {MPI_BXOR, Op::bit_xor}}};
+  const auto* const found = std::ranges::find(all, op, &std::pair<MPI_Op, Op>::first);
+  return found == all.end() ? std::nullopt : std::optional(found->second);
+}
+
+bool is_predefined(MPI_Op op) {
+  return op_of(op) || std::ranges::count(std::initializer_list<MPI_Op>{MPI_LAND, MPI_LOR, MPI_LXOR, MPI_MINLOC,
+                                                                       MPI_MAXLOC, MPI_REPLACE, MPI_NO_OP},
+                                         op) > 0;
+}
+
+/// For operations that Sluice does not have. Pairs are combined here, all else by MPI, in the thread of the stream.
+Combiner combiner_of(const Reduction& reduction, const mpi_rma::Basic* basic, std::size_t bytes) {
+  if (basic != nullptr) {
+    if (auto combine = combine_pairs(reduction.op, *basic))
+      return {.combine = std::move(combine), .bytes = bytes, .commutative = true};
+  }
+  int level = MPI_THREAD_SINGLE;
+  PMPI_Query_thread(&level);
+  if (level < MPI_THREAD_MULTIPLE)
+    throw Refused(kUnsupported, "an operation that MPI carries out, without MPI_THREAD_MULTIPLE");
+  int commutes = 0;
+  PMPI_Op_commutative(reduction.op, &commutes);
+  const auto combine = [type = reduction.type, op = reduction.op](const void* in, void* in_out, std::size_t count) {
+    PMPI_Reduce_local(in, in_out, static_cast<int>(count), type, op);
+  };
+  return {.combine = combine, .bytes = bytes, .commutative = commutes != 0};
+}
+
+void check(const Reduction& reduction, const mpi_rma::Flat& flat) {
+  if (reduction.op == MPI_REPLACE || reduction.op == MPI_NO_OP)
+    throw Refused(MPI_ERR_OP, "an operation of one-sided communication alone");
+  const bool pair = flat.only != nullptr && flat.only->second_at != 0 && flat.elements == 1;
+  if (!flat.dense && !pair) throw Refused(kUnsupported, "an allreduce of elements that do not follow each other");
+  if (!is_predefined(reduction.op)) return;
+  if (flat.only == nullptr) throw Refused(MPI_ERR_OP, "a predefined operation on elements of several types");
+  mpi_rma::check_operation(reduction.op, *flat.only);
+}
+
+}  // namespace
+
+std::unique_ptr<Pairing> pair_barrier(std::shared_ptr<Job> job, MPI_Comm comm) {
+  return std::make_unique<Naming>(std::move(job), comm, [](Context& context, const std::string& name) {
+    return std::make_shared<Together>(barrier(context, name));
+  });
+}
+
+std::unique_ptr<Pairing> pair_allreduce(const std::shared_ptr<Job>& job, MPI_Comm comm, const Reduction& reduction) {
+  const mpi_rma::Flat& flat = mpi_rma::flat_of(reduction.type);
+  check(reduction, flat);
+  const auto extent = static_cast<std::size_t>(flat.extent);
+  const std::size_t bytes = extent * static_cast<std::size_t>(reduction.count);
+  const auto op = op_of(reduction.op);
+  const auto number = number_of(flat.only);
+  Combiner combiner;
+  if (!op || !number) combiner = combiner_of(reduction, flat.only, extent);
+  auto* const to = static_cast<std::byte*>(reduction.to) + flat.begin;
+  auto* const from =
+      reduction.from == MPI_IN_PLACE ? to : static_cast<std::byte*>(const_cast<void*>(reduction.from)) + flat.begin;
+  return std::make_unique<Naming>(
+      job, comm,
+      [job, from, to, bytes, op, number, combiner = std::move(combiner)](
+          Context& context, const std::string& name) -> std::shared_ptr<Operation> {
+        if (bytes == 0) return make_nothing();
+        const Slice in = job->slice(from, bytes);
+        const Slice out = from == to ? in : job->slice(to, bytes);
+        return std::make_shared<Together>(op && number ? allreduce(context, name, *op, *number, in, out)
+                                                       : allreduce(context, name, combiner, in, out));
+      });
+}
+
+}  // namespace sluice::stream_mpi

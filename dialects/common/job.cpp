@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dialects/common/job.hpp"
+
+#include <sluice/mpi.hpp>
+
+#include <chrono>
+#include <exception>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "dialects/common/outcome.hpp"
+#include "rma/mpi/log.hpp"
+
+namespace sluice::stream_mpi {
+namespace {
+
+constexpr const char* kScope = "stream mpi";
+constexpr std::size_t kWordBytes = 8;
+
+struct Current {
+  std::mutex mutex;
+  std::shared_ptr<Job> job;
+  std::function<void()> at_end;
+};
+
+Current& current_job() {
+  static Current& made = *new Current;
+  return made;
+}
+
+extern "C" int sluice_stream_mpi_end(MPI_Comm, int, void*, void*) {
+  Current& current = current_job();
+  const int failed = guarded("MPI_Finalize", [&] {
+    if (current.at_end) current.at_end();
+    std::shared_ptr<Job> ending;
+    const std::lock_guard lock(current.mutex);
+    ending = std::exchange(current.job, nullptr);
+  });
+  static_cast<void>(failed);  // it was logged, and MPI ends all the same
+  return MPI_SUCCESS;
+}
+
+/// MPI frees attributes of MPI_COMM_SELF before anything else in MPI_Finalize (MPI 4.0, 11.2.4).
+void end_with_finalize() {
+  int key = MPI_KEYVAL_INVALID;
+  PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &sluice_stream_mpi_end, &key, nullptr);
+  PMPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr);
+}
+
+/// The ranks of `comm` in MPI_COMM_WORLD.
+std::vector<int> in_world(MPI_Comm comm, const std::vector<int>& ranks) {
+  int inter = 0;
+  PMPI_Comm_test_inter(comm, &inter);
+  if (inter != 0) throw Refused(kUnsupported, "an intercommunicator");
+  MPI_Group group = MPI_GROUP_NULL;
+  MPI_Group world = MPI_GROUP_NULL;
+  PMPI_Comm_group(comm, &group);
+  PMPI_Comm_group(MPI_COMM_WORLD, &world);
+  std::vector<int> there(ranks.size());
+  PMPI_Group_translate_ranks(group, static_cast<int>(ranks.size()), ranks.data(), world, there.data());
+  PMPI_Group_free(&group);
+  PMPI_Group_free(&world);
+  for (const int rank : there)
+    if (rank == MPI_UNDEFINED) throw Refused(kUnsupported, "a communicator with ranks outside of MPI_COMM_WORLD");
+  return there;
+}
+
+}  // namespace
+
+Job::Job(Context made) : context(std::move(made)), scope(context.scope(kScope)) {
+  alive_ = context.window(kScope, context.allocate(kWordBytes).all());
+}
+
+void Job::make(std::function<void()> at_end) {
+  const int failed = guarded("stream MPI is not available", [&] {
+    auto made = std::make_shared<Job>(mpi::context(MPI_COMM_WORLD));
+    Current& current = current_job();
+    const std::lock_guard lock(current.mutex);
+    current.job = std::move(made);
+    current.at_end = std::move(at_end);
+  });
+  if (failed == 0) end_with_finalize();
+}
+
+std::shared_ptr<Job> Job::current() {
+  Current& current = current_job();
+  const std::lock_guard lock(current.mutex);
+  if (current.job == nullptr)
+    throw Refused(MPI_ERR_OTHER, "MPI was not initialised by MPI_Init or MPI_Init_thread, or has ended");
+  return current.job;
+}
+
+Rank Job::rank_of(MPI_Comm comm, int rank) { return in_world(comm, {rank}).front(); }
+
+Context Job::of(MPI_Comm comm) {
+  int size = 0;
+  PMPI_Comm_size(comm, &size);
+  std::vector<int> ranks(static_cast<std::size_t>(size));
+  for (int i = 0; i < size; ++i) ranks[static_cast<std::size_t>(i)] = i;
+  ranks = in_world(comm, ranks);
+  const std::lock_guard lock(mutex_);
+  const auto found = contexts_.find(ranks);
+  if (found != contexts_.end()) return found->second;
+  return contexts_.emplace(ranks, context.sub(ranks)).first->second;
+}
+
+Tag Job::next_tag(Rank to) {
+  const std::lock_guard lock(mutex_);
+  return tags_[to]++;
+}
+
+Slice Job::slice(std::byte* at, std::size_t bytes) {
+  if (bytes == 0) return {};
+  {
+    const std::lock_guard lock(mutex_);
+    const auto behind = memories_.upper_bound(at);
+    if (behind != memories_.begin()) {
+      const auto& [begin, memory] = *std::prev(behind);
+      const auto offset = static_cast<std::size_t>(at - begin);
+      if (offset < memory.bytes() && bytes <= memory.bytes() - offset) return memory.slice(offset, bytes);
+    }
+  }
+  return context.region(at, bytes).all();
+}
+
+std::byte* Job::allocate(std::size_t bytes, Space space) {
+  Memory memory = context.allocate(bytes, space);
+  std::byte* const at = memory.data();
+  const std::lock_guard lock(mutex_);
+  memories_.emplace(at, std::move(memory));
+  return at;
+}
+
+bool Job::free(std::byte* memory) {
+  const std::lock_guard lock(mutex_);
+  return memories_.erase(memory) == 1;
+}
+
+void Job::keep(std::shared_ptr<void> used) {
+  const std::lock_guard lock(mutex_);
+  kept_.push_back(std::move(used));
+}
+
+void PeerWatch::look() {
+  constexpr auto kPatience = std::chrono::milliseconds(500);
+  if (!target_) {
+    if (std::chrono::steady_clock::now() - began_ < kPatience) return;
+    target_ = job_.context.target(peer_, kScope);
+  }
+  (void)target_->connected();
+}
+
+}  // namespace sluice::stream_mpi

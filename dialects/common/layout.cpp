@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dialects/common/layout.hpp"
+
+#include <algorithm>
+
+#include "rma/mpi/types.hpp"
+
+namespace sluice::stream_mpi {
+
+Layout::Layout(const void* buffer, MPI_Count count, MPI_Datatype type) {
+  const mpi_rma::Flat& flat = mpi_rma::flat_of(type);
+  if (count == 0 || flat.bytes == 0) return;
+  auto* const base = static_cast<std::byte*>(const_cast<void*>(buffer));
+  mpi_rma::each_piece(flat, static_cast<std::size_t>(count), [&](std::ptrdiff_t offset, std::size_t bytes) {
+    pieces_.push_back({base + offset, bytes});
+    bytes_ += bytes;
+  });
+}
+
+void Layout::pack(std::byte* packed, Copy* copy) const {
+  for (const Piece& piece : pieces_) {
+    copy(packed, piece.at, piece.bytes);
+    packed += piece.bytes;
+  }
+}
+
+void Layout::unpack(const std::byte* packed, std::size_t bytes, Copy* copy) const {
+  for (const Piece& piece : pieces_) {
+    const std::size_t part = std::min(bytes, piece.bytes);
+    if (part > 0) copy(piece.at, packed, part);
+    packed += part;
+    bytes -= part;
+  }
+}
+
+}  // namespace sluice::stream_mpi

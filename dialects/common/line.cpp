@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operations in the order of a GPU's stream, and what kind of stream a pointer is.
+#include "dialects/common/line.hpp"
+
+#include <sluice/c/stream.hpp>
+#include <sluice/error.hpp>
+
+#include <dlfcn.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "dialects/common/host_line.hpp"
+#include "dialects/common/outcome.hpp"
+
+namespace sluice::stream_mpi {
+namespace {
+
+/// The program's GPU runtime is in its process. CUDA's and HIP's streams cannot be told apart.
+Stream gpu_stream(void* handle) {
+  static const bool hip = dlsym(RTLD_DEFAULT, "hipStreamCreate") != nullptr;
+  return hip ? Stream::hip(static_cast<ihipStream_t*>(handle)) : Stream::cuda(static_cast<CUstream_st*>(handle));
+}
+
+class GpuLine final : public Line {
+ public:
+  GpuLine(Context context, void* const* variable) : context_(std::move(context)), variable_(variable) {
+    try {
+      context_.synchronize(*gpu(), Timeout::zero());
+    } catch (const Error& error) {
+      if (error.code() == Code::unsupported || error.code() == Code::bad_argument) throw;
+      // Else the stream has work to do, or a channel of the program has failed: the stream itself can be driven.
+      if (error.code() != Code::timeout) (void)report("stream MPI");
+    }
+  }
+
+  std::optional<Stream> gpu() const override { return gpu_stream(*variable_); }
+
+  void start(OperationList operations) override {
+    for (const auto* operation : operations) (*operation)->enqueue_start(*gpu());
+  }
+
+  // All puts come first: a peer may be waiting for them while this stream waits for a message of that peer.
+  void wait_all(OperationList operations) override {
+    for (const auto* operation : operations) noting([&] { (*operation)->enqueue_move(*gpu()); });
+    for (const auto* operation : operations) noting([&] { (*operation)->enqueue_wait(*gpu()); });
+  }
+
+  int wait() override {
+    noting([&] { context_.synchronize(*gpu()); });
+    return faults_.take();
+  }
+
+ private:
+  template <class Work>
+  void noting(Work work) {
+    faults_.note(guarded("stream MPI, on a GPU's stream", work));
+  }
+
+  Context context_;
+  void* const* variable_;
+  Faults faults_;
+};
+
+}  // namespace
+
+bool is_host_stream(void* handle) {
+  sluice_host_stream* const candidate = static_cast<sluice_host_stream*>(handle);
+  alignas(sluice_host_stream) std::byte copy[sizeof(sluice_host_stream)];
+  const iovec to{copy, sizeof copy};
+  const iovec from{candidate, sizeof copy};
+  if (handle == nullptr || process_vm_readv(getpid(), &to, 1, &from, 1, 0) != sizeof copy) return false;
+  try {
+    return stream_of(sluice_stream_host(candidate)).kind() == Stream::Kind::host;
+  } catch (const Error& error) {
+    return error.code() != Code::misuse;
+  }
+}
+
+std::unique_ptr<Line> make_host_line(const Context& context) { return std::make_unique<HostLine>(context); }
+
+std::unique_ptr<Line> make_line(const Context& context, void* const* variable) {
+  if (is_host_stream(*variable))
+    return std::make_unique<HostLine>(context, reinterpret_cast<sluice_host_stream* const*>(variable));
+  return std::make_unique<GpuLine>(context, variable);
+}
+
+}  // namespace sluice::stream_mpi

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dialects/common/transfers.hpp"
+
+#include <sluice/error.hpp>
+
+#include <mpi.h>
+
+#include <utility>
+
+#include "dialects/common/outcome.hpp"
+
+namespace sluice::stream_mpi {
+namespace {
+
+class Send final : public Operation {
+ public:
+  Send(Sender sender, Layout layout, Slice packed)
+      : sender_(std::move(sender)), layout_(std::move(layout)), packed_(std::move(packed)) {}
+
+  void start() override {
+    if (packed_.bytes() > 0) layout_.pack(packed_.data());
+    waits_for_credit_ = true;
+    put_if_credited();
+  }
+  bool advance() override {
+    if (!put_if_credited()) return false;
+    await_source(Stream::program_order());
+    return true;
+  }
+  void finish() override {
+    if (std::exchange(waits_for_credit_, false)) sender_.put(Stream::program_order());
+    await_source(Stream::program_order());
+  }
+
+  void enqueue_start(Stream /*stream*/) override {}
+  void enqueue_move(Stream stream) override { sender_.put(stream); }
+  void enqueue_wait(Stream stream) override { await_source(stream); }
+  void close(std::optional<Timeout> timeout) override { sender_.close(timeout); }
+
+ private:
+  /// A peer that has the message may have freed its request already: then there is no next put to acquire a slot for.
+  void await_source(Stream stream) {
+    try {
+      (void)sender_.acquire(stream);
+    } catch (const Error& error) {
+      if (error.code() != Code::misuse) throw;
+      sender_.drain();
+    }
+  }
+
+  bool put_if_credited() {
+    if (!waits_for_credit_) return true;
+    if (!sender_.credited()) return false;
+    waits_for_credit_ = false;
+    sender_.put(Stream::program_order());
+    return true;
+  }
+
+  Sender sender_;
+  Layout layout_;
+  Slice packed_;
+  bool waits_for_credit_ = false;
+};
+
+class Receive final : public Operation {
+ public:
+  Receive(Receiver receiver, Layout layout, Slice packed, std::size_t bytes)
+      : receiver_(std::move(receiver)), layout_(std::move(layout)), packed_(std::move(packed)), bytes_(bytes) {}
+
+  void start() override { receiver_.release(Stream::program_order()); }
+  bool advance() override {
+    if (receiver_.test()) return unpack(), true;
+    if (receiver_.closed()) throw Refused(MPI_ERR_OTHER, "the peer has freed the request of a message that is awaited");
+    return false;
+  }
+  void finish() override {
+    (void)receiver_.wait(Stream::program_order());
+    unpack();
+  }
+  bool passive() const noexcept override { return true; }
+
+  void enqueue_start(Stream stream) override { receiver_.release(stream); }
+  void enqueue_wait(Stream stream) override { (void)receiver_.wait(stream); }
+  void close(std::optional<Timeout> timeout) override { receiver_.close(timeout); }
+
+ private:
+  void unpack() {
+    if (packed_.bytes() > 0) layout_.unpack(packed_.data(), bytes_);
+  }
+
+  Receiver receiver_;
+  Layout layout_;
+  Slice packed_;
+  std::size_t bytes_;
+};
+
+class Nothing final : public Operation {
+ public:
+  void start() override {}
+  bool advance() override { return true; }
+  void finish() override {}
+  void enqueue_start(Stream /*stream*/) override {}
+  void enqueue_wait(Stream /*stream*/) override {}
+  void close(std::optional<Timeout> /*timeout*/) override {}
+};
+
+}  // namespace
+
+std::shared_ptr<Operation> make_send(Sender sender, Layout layout, Slice packed) {
+  return std::make_shared<Send>(std::move(sender), std::move(layout), std::move(packed));
+}
+
+std::shared_ptr<Operation> make_receive(Receiver receiver, Layout layout, Slice packed, std::size_t bytes) {
+  return std::make_shared<Receive>(std::move(receiver), std::move(layout), std::move(packed), bytes);
+}
+
+std::shared_ptr<Operation> make_nothing() { return std::make_shared<Nothing>(); }
+
+}  // namespace sluice::stream_mpi

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The messages of one communicator, peer, tag and direction, one after another, over a channel of small slots.
+#pragma once
+
+#include "dialects/common/job.hpp"
+#include "dialects/common/pairing.hpp"
+#include "dialects/messages/transfer.hpp"
+
+#include <sluice/channel.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+
+namespace sluice::stream_mpi {
+
+/// Moves messages in the order in which they were added, at both ends, so that the n-th send is received by the n-th
+/// receive. The slots have a fixed size, and so neither end needs to know the sizes of the other's messages: a message
+/// is cut into parts, of which the first begins with its size. Up to `kDepth` parts travel before the receive has
+/// started.
+///
+/// Any thread moves the bytes of all messages that are started: that of a stream that waits, and of a program that asks
+/// for one of its requests. So no message waits for another of a different lane.
+class Lane {
+ public:
+  Lane() = default;
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+  virtual ~Lane() = default;
+
+  static constexpr std::size_t kSlotBytes = 16384;
+  static constexpr int kDepth = 4;
+
+  void add(std::shared_ptr<Transfer> message);
+  /// Goes on without blocking. At once if another thread is at it.
+  void progress();
+  /// Messages that are not complete, and all later ones, fail.
+  void fail(std::exception_ptr failure);
+  bool busy() const noexcept { return waiting_.load(std::memory_order_relaxed) > 0; }
+
+ protected:
+  /// True: the message is complete. @throws Error, Refused
+  virtual bool step(Transfer& message) = 0;
+
+ private:
+  void fail_all();
+
+  std::mutex mutex_;
+  std::deque<std::shared_ptr<Transfer>> messages_;
+  std::atomic<std::size_t> waiting_ = 0;
+  std::exception_ptr failure_;
+};
+
+/// The lane of an envelope, which is opened at its first use. Any thread. @throws Refused, Error
+std::shared_ptr<Lane> lane_of(const Envelope& envelope, Direction direction);
+
+/// A lane over a channel of its own, of 64 KiB. @throws Error
+std::shared_ptr<Lane> open_lane(Job& job, Scope scope, Rank peer, Tag tag, Direction direction);
+
+/// Goes on with the messages of all lanes. True: one of them had some.
+bool progress_lanes();
+
+}  // namespace sluice::stream_mpi

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "segments/end.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <utility>
+
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "runtime/engine.hpp"
+
+namespace sluice::segments {
+
+namespace {
+
+std::string text_of(const Range& range) {
+  return std::to_string(range.count) + " bytes from offset " + std::to_string(range.offset);
+}
+
+}  // namespace
+
+End::End(Context& in, Rank of_peer, Tag of_tag, Slice of_memory, const char* role)
+    : peer(of_peer), tag(of_tag), memory(std::move(of_memory)), context_(in),
+      scope_(context_.scope("@segments:" + std::to_string(tag))),
+      name_("segments of tag " + std::to_string(tag) + ", " + role), lines_(context_, fate_) {
+  if (memory.bytes() == 0) throw error(Code::bad_argument, "the buffer is empty");
+}
+
+Sender End::open_sender(Tag of_part, const Slice& slots, int depth) {
+  Sender made = scope_.sender(peer, of_part, slots, {.depth = depth, .name = name_});
+  runtime::ChannelEnd& end = *detail::ChannelAccess::end(made);
+  runtime::SharedFate::join(fate_, end);
+  ends_.push_back(&end);
+  return made;
+}
+
+Receiver End::open_receiver(Tag of_part, const Slice& slots, int depth) {
+  Receiver made = scope_.receiver(peer, of_part, slots, {.depth = depth, .name = name_, .shared_memory = true});
+  runtime::ChannelEnd& end = *detail::ChannelAccess::end(made);
+  runtime::SharedFate::join(fate_, end);
+  ends_.push_back(&end);
+  return made;
+}
+
+void End::begin(const Receiver& hub) {
+  main_ = &core_of(hub);
+  std::vector<base::Parking*> places;
+  core_of(hub).add_places(places);
+  hub_ = places.front();
+}
+
+Error End::error(Code code, const std::string& what) const {
+  return {code, context_.rank(), peer, tag, 0, name_ + ": " + what};
+}
+
+Range End::range(std::size_t offset, std::size_t count) const {
+  if (offset <= memory.bytes() && count <= memory.bytes() - offset) return {offset, count};
+  throw error(Code::bad_argument,
+              text_of({offset, count}) + " do not lie inside a buffer of " + std::to_string(memory.bytes()));
+}
+
+void End::throw_timeout(const char* what, const Range& range, std::optional<Timeout> timeout) const {
+  throw error(Code::timeout, what + (" " + text_of(range)) + ": not after " +
+                                 base::duration_text(timeout.value_or(context_.timeout())));
+}
+
+void End::check() const {
+  if (abandoned_.load(std::memory_order_relaxed)) throw error(Code::aborted, "the end was destroyed");
+  if (!ends_.front()->failed()) return;
+  try {
+    fate_->check();
+    ends_.front()->check();
+  } catch (const Error& reason) {
+    throw error(reason.code(), reason.what());
+  }
+}
+
+void End::check_open() const {
+  if (closing_.load(std::memory_order_relaxed)) throw error(Code::misuse, "the end is closed");
+  check();
+}
+
+std::optional<Slice> End::take(Receiver& receiver) {
+  const detail::ReceiverCore& core = core_of(receiver);
+  if (core.failed() || !core_of(receiver).may_take() || core.all_taken()) return std::nullopt;
+  return receiver.test();
+}
+
+/// As ChannelEnd::await_in_host, but for all ends. Without a verb only the limit ends a sleep.
+bool End::sleep_until(base::Limit& limit, const char* verb, const std::function<bool()>& ready) {
+  if (ready()) return true;
+  const runtime::ChannelEnd& first = *main_;
+  device::Helper* const helper = first.services().engine.helper();
+  if (limit.left() == base::Clock::duration::zero()) {
+    if (helper != nullptr) helper->look();
+    return helper != nullptr && ready();
+  }
+  if (helper != nullptr && device::help_until(*helper, std::cref(ready), limit.next())) return true;
+  runtime::ChannelEnd::Warning warning = first.new_warning(first.epoch() + 1, verb);
+  std::vector<base::Parking*> places;
+  const auto find_places = [&] {
+    const std::lock_guard lock(mutex_);
+    places.assign(1, hub_);
+    add_places(places);
+    std::ranges::sort(places);
+    places.erase(std::unique(places.begin(), places.end()), places.end());
+  };
+  const auto next_look = [&] {
+    return verb == nullptr ? limit.next() : std::min(limit.next(), first.next_look(warning));
+  };
+  for (find_places(); !base::wait_until(places, ready, next_look()); find_places()) {
+    if (verb != nullptr) first.look_at(warning);
+    if (!limit.over()) continue;
+    if (helper != nullptr) helper->look();  // it may have arrived while the process stood still
+    return ready();
+  }
+  return true;
+}
+
+void End::run(Stream stream, const char* what, const Range& range, std::function<bool(base::Limit&)> work) {
+  lines_.run(stream, [this, what, range, work = std::move(work)] {
+    try {
+      base::Limit time = limit({});
+      if (!work(time)) throw_timeout(what, range, {});
+    } catch (const Error& reason) {
+      if (!abandoned_) fail(reason);
+    }
+  });
+}
+
+void End::wait_connected(std::optional<Timeout> timeout) {
+  const Timeout stated = timeout.value_or(context_.connect_timeout());
+  base::Limit limit(stated);
+  for (runtime::ChannelEnd* const end : ends_) end->wait_connected(limit, stated);
+}
+
+bool End::shut(base::Limit& limit) {
+  if (!lines_.close(limit)) return false;
+  stop();
+  for (runtime::ChannelEnd* const end : ends_) {
+    base::Limit at_once(Timeout::zero());
+    fate_->leave(*end);
+    (void)end->close_within(at_once);
+  }
+  const bool all = std::ranges::all_of(ends_, [&](runtime::ChannelEnd* end) { return end->close_within(limit); });
+  closed_ = all;
+  return all;
+}
+
+void End::close(std::optional<Timeout> timeout) {
+  if (closed_) return;
+  closing_ = true;
+  base::Limit limit(timeout.value_or(context_.connect_timeout()));
+  if (!shut(limit)) throw error(Code::timeout, "close: the memory is still in use");
+}
+
+/// The handles of the derived class notify the peer if an exception unwinds the stack.
+bool End::leave() noexcept {
+  if (closed_ || !origin.here()) return true;
+  closing_ = true;
+  const bool unwinds = std::uncaught_exceptions() > 0;
+  try {
+    base::Limit limit(context_.connect_timeout());
+    if (!unwinds && shut(limit)) return true;
+  } catch (const std::exception& reason) {
+    base::log(base::LogLevel::warn, reason.what());
+  }
+  abandoned_ = true;
+  if (!unwinds) {
+    for (runtime::ChannelEnd* const end : ends_) {
+      if (!end->closed()) fate_->rejoin(*end);  // else nothing of what `shut` could not close would fail
+    }
+    fate_->fail(Code::aborted, name_ + ": destroyed while its work had not completed");
+    base::log(base::LogLevel::warn, name_ + ": kept what streams or peers still use");
+    wake();
+    return false;
+  }
+  wake();
+  lines_.clear();
+  stop();
+  return true;
+}
+
+std::string End::describe() const {
+  return name_ + " of " + std::to_string(memory.bytes()) + " bytes, " + std::to_string(kLanes) +
+         " lanes, each: " + ends_.front()->describe();
+}
+
+}  // namespace sluice::segments

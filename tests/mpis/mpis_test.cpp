@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// MPI Advance's stream MPI by Sluice: each test starts this program again, by mpiexec. The sources of libsluice_mpis
+// are part of it, so that their mutants can be planted.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <string>
+
+#include "tests/mpis/programs.hpp"
+#include "tests/stream_mpi.hpp"
+
+namespace {
+
+using stream_mpi_test::Ended;
+using stream_mpi_test::expect_passed;
+using stream_mpi_test::run_ranks;
+
+/// On both kinds of host streams.
+void expect_on_host(int ranks, const std::string& names) {
+  expect_passed(ranks, names, "MPIS_TEST_STREAM=own");
+  expect_passed(ranks, names, "MPIS_TEST_STREAM=host");
+}
+
+TEST(Mpis, ring_of_several_ranks_and_of_one) {
+  expect_on_host(3, "ring");
+  expect_on_host(1, "ring");
+}
+TEST(Mpis, halo_with_one_peer_in_two_directions) {
+  expect_on_host(2, "halo");
+  expect_on_host(1, "halo");
+}
+TEST(Mpis, halo_of_four_ranks) { expect_passed(4, "halo", "MPIS_TEST_STREAM=host"); }
+TEST(Mpis, ranks_may_match_in_opposite_order) { expect_on_host(2, "ping_pong crossed"); }
+TEST(Mpis, the_nth_request_of_a_tag_belongs_to_the_nth) { expect_on_host(2, "doubles many_requests"); }
+TEST(Mpis, nothing_lands_before_the_receive_has_started) { expect_on_host(2, "ready"); }
+TEST(Mpis, a_start_holds_no_stream_back) { expect_on_host(2, "sends_first"); }
+TEST(Mpis, a_send_without_a_receiver_holds_no_other_back) { expect_on_host(3, "fan"); }
+TEST(Mpis, the_host_may_be_far_ahead) { expect_on_host(2, "ahead"); }
+TEST(Mpis, queues_come_and_go_and_live_together) { expect_on_host(2, "queues queueless"); }
+TEST(Mpis, a_queue_moves_on_while_its_host_does_something_else) { expect_on_host(2, "alone"); }
+TEST(Mpis, a_wait_returns_when_the_stream_has_stopped) { expect_passed(1, "stopped"); }
+TEST(Mpis, communicators_have_their_own_ranks_and_matches) { expect_on_host(3, "communicators"); }
+TEST(Mpis, queues_and_memory_need_no_peer) { expect_passed(1, "names", ""); }
+TEST(Mpis, datatypes_are_packed_and_unpacked) { expect_on_host(2, "types"); }
+TEST(Mpis, messages_may_be_empty_or_for_nobody) { expect_on_host(2, "nobody empty"); }
+TEST(Mpis, statuses_have_source_tag_and_count) { expect_on_host(2, "statuses"); }
+TEST(Mpis, matches_may_complete_later) { expect_on_host(2, "imatch"); }
+TEST(Mpis, a_wrong_state_is_refused_and_changes_nothing) { expect_on_host(2, "states"); }
+TEST(Mpis, wrong_arguments_and_wildcards_are_refused) { expect_passed(1, "arguments", ""); }
+TEST(Mpis, both_ends_learn_that_a_message_does_not_fit) { expect_on_host(2, "sizes"); }
+TEST(Mpis, a_match_that_took_too_long_can_be_tried_again) {
+  expect_passed(2, "timeout", "SLUICE_CONNECT_TIMEOUT=200ms");
+}
+TEST(Mpis, a_wait_ends_when_the_peer_frees_its_request) { expect_passed(2, "freed_early", ""); }
+TEST(Mpis, a_receiver_that_has_the_message_may_free_its_request) {
+  expect_passed(2, "freed_by_receiver", "MPIS_TEST_STREAM=host");
+}
+TEST(Mpis, a_barrier_waits_for_all) { expect_on_host(3, "barrier"); }
+TEST(Mpis, an_allreduce_combines_all) { expect_on_host(3, "allreduce"); }
+TEST(Mpis, messages_and_collectives_are_waited_for_together) { expect_on_host(3, "together"); }
+
+TEST(Mpis, what_is_not_freed_ends_with_mpi) {
+  const Ended ended = run_ranks(2, "not_freed", "");
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  EXPECT_EQ(ended.output, "passed\n");
+}
+
+TEST(Mpis, waits_end_when_a_peer_dies) {
+  for (const char* const name : {"killed", "killed_early"}) {
+    const Ended ended = run_ranks(2, name, "", true);
+    EXPECT_NE(ended.output.find("the peer is lost"), std::string::npos) << name << ": " << ended.output;
+  }
+}
+
+TEST(Mpis, works_over_networks) {
+#ifndef SLUICE_HAS_OFI
+  std::printf("SKIPPED-HERE: Mpis.works_over_networks: this build has no libfabric\n");
+  GTEST_SKIP() << "this build has no libfabric";
+#endif
+  expect_passed(2, "ping_pong doubles ready sends_first types together",
+                "MPIS_TEST_STREAM=host SLUICE_BACKENDS=ofi:tcp");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc > 2 && std::string(argv[1]) == "--programs") return run_mpis_programs(argc, argv, 2);
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

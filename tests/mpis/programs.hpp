@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// Runs the programs that the arguments name, from the one at `first` on, and returns the exit code.
+int run_mpis_programs(int argc, char** argv, int first);
+
+// exchanges.cpp
+void run_ring();
+void run_halo();
+void run_ping_pong();
+void run_crossed();
+void run_doubles();
+void run_ready();
+void run_sends_first();
+void run_fan();
+void run_ahead();
+void run_many_requests();
+// queues.cpp
+void run_queues();
+void run_queueless();
+void run_alone();
+void run_stopped();
+void run_communicators();
+void run_names();
+// messages.cpp
+void run_types();
+void run_nobody();
+void run_empty();
+void run_statuses();
+void run_imatch();
+// refusals.cpp
+void run_states();
+void run_arguments();
+void run_sizes();
+void run_timeout();
+void run_killed();
+void run_killed_early();
+void run_freed_early();
+void run_freed_by_receiver();
+void run_not_freed_ones();
+// collectives.cpp
+void run_barrier();
+void run_allreduce();
+void run_together();
+// device.cpp
+void run_device();
+void run_gaps();

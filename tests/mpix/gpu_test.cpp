@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cray's and MPICH's stream MPI on streams of the emulated GPU: each test starts this program again, by mpiexec.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <string>
+
+#include "tests/mpix/programs.hpp"
+#include "tests/stream_mpi.hpp"
+
+namespace {
+
+using stream_mpi_test::Ended;
+using stream_mpi_test::run_ranks;
+
+constexpr const char* kOnCuda = "MPIX_TEST_STREAM=cuda MPIX_TEST_THREADS=1 ";
+
+void expect_passed_on_gpu(int ranks, const std::string& names, const std::string& settings = "") {
+  stream_mpi_test::expect_passed(ranks, names, kOnCuda + settings);
+}
+
+TEST(MpixGpu, on_cuda_streams_queues_move_messages_as_on_host_streams) {
+  expect_passed_on_gpu(3, "ring halo communicators");
+  expect_passed_on_gpu(2, "halo sizes large streams types nobody requests arguments truncation left");
+  expect_passed_on_gpu(1, "ring halo");
+}
+TEST(MpixGpu, on_cuda_streams_communicators_move_messages_as_on_host_streams) {
+  expect_passed_on_gpu(3, "m_halo m_allreduce m_communicators");
+  expect_passed_on_gpu(2, "m_pair m_halo m_meanwhile m_statuses m_arguments m_truncation");
+}
+TEST(MpixGpu, on_cuda_streams_messages_lie_in_memory_of_the_gpu_and_leave_the_rest_of_it) {
+  expect_passed_on_gpu(2, "gpu_memory");
+  expect_passed_on_gpu(1, "gpu_memory");
+}
+TEST(MpixGpu, on_cuda_streams_requests_sums_and_gaps_lie_in_memory_of_the_gpu) {
+  expect_passed_on_gpu(3, "gpu_requests");
+}
+TEST(MpixGpu, on_cuda_streams_nothing_moves_before_the_stream_comes_there) { expect_passed_on_gpu(2, "gpu_order"); }
+TEST(MpixGpu, on_cuda_streams_messages_move_while_the_gpu_works) { expect_passed_on_gpu(2, "gpu_meanwhile"); }
+TEST(MpixGpu, on_cuda_streams_time_before_a_wait_does_not_count) {
+  expect_passed_on_gpu(1, "gpu_late", "SLUICE_TIMEOUT=1s");
+}
+TEST(MpixGpu, on_cuda_streams_a_wait_ends_and_gives_the_buffer_back) {
+  expect_passed_on_gpu(2, "timeout", "SLUICE_TIMEOUT=300ms");
+}
+TEST(MpixGpu, on_cuda_streams_that_are_called_hips_do_the_same) {
+#ifdef HIP_ON_CUDA
+  const std::string settings = "MPIX_TEST_STREAM=hip MPIX_TEST_THREADS=1 SLUICE_GPUS=hip LD_LIBRARY_PATH=" HIP_ON_CUDA;
+  stream_mpi_test::expect_passed(2, "m_pair m_halo m_allreduce gpu_requests gpu_order", settings);
+#else
+  std::printf("SKIPPED-HERE: MpixGpu.on_cuda_streams_that_are_called_hips_do_the_same: this build has no HIP\n");
+  GTEST_SKIP() << "this build has no HIP";
+#endif
+}
+TEST(MpixGpu, on_cuda_streams_that_capture_calls_are_refused_and_change_nothing) {
+  expect_passed_on_gpu(2, "gpu_captures");
+}
+TEST(MpixGpu, on_cuda_streams_that_wait_memory_is_freed_later) { expect_passed_on_gpu(1, "gpu_freed"); }
+TEST(MpixGpu, on_cuda_streams_of_a_gpu_that_has_failed_messages_fail) {
+  expect_passed_on_gpu(1, "gpu_failed", "SLUICE_TIMEOUT=1h");
+}
+TEST(MpixGpu, on_cuda_streams_kernels_may_wait) {
+  expect_passed_on_gpu(2, "halo m_halo", std::string("SLUICE_GPU_WAITS=kernel EMUCUDA_KERNELS=") + EMUCUDA_KERNELS);
+}
+TEST(MpixGpu, on_cuda_streams_are_refused_where_they_cannot_wait) {
+  const Ended ended = run_ranks(1, "gpu_refused", std::string(kOnCuda) + "EMUCUDA_WORD_OPERATIONS=0");
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  EXPECT_NE(ended.output.find("cannot wait for words"), std::string::npos) << ended.output;
+}
+TEST(MpixGpu, on_cuda_streams_waits_end_when_a_peer_dies) {
+  for (const char* const name : {"killed", "killed_early"}) {
+    const Ended ended = run_ranks(2, name, std::string(kOnCuda) + "SLUICE_TIMEOUT=1h", true);
+    EXPECT_NE(ended.output.find("the peer is lost"), std::string::npos) << name << ": " << ended.output;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc > 2 && std::string(argv[1]) == "--programs") return run_mpix_programs(argc, argv, 2);
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

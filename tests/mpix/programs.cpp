@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/mpix/programs.hpp"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <map>
+#include <string>
+
+#include "tests/mpix/host_order.hpp"
+
+void mpix_test::leave(bool good) {
+  std::puts(good ? "the peer is lost" : "no error");
+  std::fflush(stdout);
+  _exit(0);
+}
+
+int run_mpix_programs(int argc, char** argv, int first) {
+  static const std::map<std::string, void (*)()> programs{
+      {"ring", run_cray_ring},
+      {"halo", run_cray_halo},
+      {"sizes", run_cray_sizes},
+      {"large", run_cray_large},
+      {"ahead", run_cray_ahead},
+      {"streams", run_cray_streams},
+      {"left", run_cray_left},
+      {"communicators", run_cray_communicators},
+      {"types", run_cray_types},
+      {"nobody", run_cray_nobody},
+      {"requests", run_cray_requests},
+      {"arguments", run_cray_arguments},
+      {"truncation", run_cray_truncation},
+      {"timeout", run_cray_timeout},
+      {"stopped", run_cray_stopped},
+      {"killed", run_cray_killed},
+      {"killed_early", run_cray_killed_early},
+      {"m_pair", run_mpich_pair},
+      {"m_halo", run_mpich_halo},
+      {"m_meanwhile", run_mpich_meanwhile},
+      {"m_allreduce", run_mpich_allreduce},
+      {"m_communicators", run_mpich_communicators},
+      {"m_statuses", run_mpich_statuses},
+      {"m_places", run_mpich_places},
+      {"m_progress", run_mpich_progress},
+      {"m_arguments", run_mpich_arguments},
+      {"m_truncation", run_mpich_truncation},
+      {"m_late", run_mpich_late},
+#ifdef WITH_CUDA
+      {"gpu_memory", run_gpu_memory},
+      {"gpu_requests", run_gpu_requests},
+      {"gpu_captures", run_gpu_captures},
+      {"gpu_order", run_gpu_order},
+      {"gpu_meanwhile", run_gpu_meanwhile},
+      {"gpu_late", run_gpu_late},
+      {"gpu_freed", run_gpu_freed},
+      {"gpu_failed", run_gpu_failed},
+      {"gpu_refused", run_gpu_refused},
+#endif
+  };
+  int level = 0;
+  const bool threads = std::getenv("MPIX_TEST_THREADS") != nullptr;
+  MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level);
+  for (int i = first; i < argc; ++i) {
+    const auto found = programs.find(argv[i]);
+    if (found == programs.end()) MPI_Abort(MPI_COMM_WORLD, 2);
+    found->second();
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  int all = 0;
+  const int mine = checks::failures();
+  MPI_Reduce(&mine, &all, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+  if (checks::world_rank() == 0 && all == 0) std::puts("passed");
+  MPI_Finalize();
+  return mine == 0 ? 0 : 1;
+}

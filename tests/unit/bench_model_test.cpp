@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parameters that the bench `model` finds in times.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "apps/bench/model/fit.hpp"
+#include "apps/bench/model/predict.hpp"
+#include "apps/bench/model/written.hpp"
+#include "apps/common/usage_error.hpp"
+
+namespace {
+
+using sluice::collectives::ByteCost;
+using sluice::collectives::LogGP;
+using sluice::collectives::Model;
+
+LogGP known() {
+  return {.latency = 900,
+          .send = 120,
+          .receive = 80,
+          .gap = 300,
+          .bytes = ByteCost({{0, 0, 0.4}}),
+          .way = ByteCost({{0, 0, 0.9}, {8192, 5000, 0.5}}),
+          .copy = ByteCost({{0, 0, 0.1}}),
+          .combine = ByteCost({{0, 0, 0.3}})};
+}
+
+/// What a machine with these parameters would measure; each time is wrong by up to `noise` of itself.
+bench::Times times_of(const LogGP& costs, double noise = 0) {
+  std::mt19937 random(1);
+  std::uniform_real_distribution<double> wrong(1 - noise, 1 + noise);
+  bench::Times times;
+  times.put = costs.send * wrong(random);
+  times.receive = costs.receive * wrong(random);
+  const double empty = 2 * (costs.send + costs.latency + costs.receive);
+  for (std::size_t bytes = 8; bytes <= 65536; bytes *= 2) {
+    const double one = (empty + costs.way(bytes)) * wrong(random);
+    times.one.push_back({bytes, one});
+    times.train.push_back({bytes, one + (bench::kTrain - 1) * (costs.gap + costs.bytes(bytes)) * wrong(random)});
+    times.copied.push_back({bytes, one + costs.copy(bytes)});
+    times.combined.push_back({bytes, one + costs.combine(bytes)});
+  }
+  return times;
+}
+
+TEST(BenchModel, finds_the_parameters_that_made_the_times) {
+  const LogGP found = bench::fit(times_of(known()));
+  EXPECT_NEAR(found.latency, known().latency, 10);  // the smallest message has bytes
+  EXPECT_DOUBLE_EQ(found.send, known().send);
+  EXPECT_DOUBLE_EQ(found.receive, known().receive);
+  EXPECT_NEAR(found.gap, known().gap, 10);
+  ASSERT_EQ(found.bytes.lines().size(), 1U);
+  EXPECT_NEAR(found.bytes.lines()[0].per_byte, 0.4, 0.001);
+  EXPECT_NEAR(found.copy(65536), known().copy(65536), 100);
+  EXPECT_NEAR(found.combine(65536), known().combine(65536), 100);
+}
+
+TEST(BenchModel, finds_where_the_protocol_changes) {
+  const LogGP found = bench::fit(times_of(known()));
+  ASSERT_EQ(found.way.lines().size(), 2U) << found.way.text();
+  EXPECT_EQ(found.way.lines()[1].from, 8192U);
+  EXPECT_NEAR(found.way.lines()[0].per_byte, 0.9, 0.01);
+  EXPECT_NEAR(found.way.lines()[1].per_byte, 0.5, 0.01);
+}
+
+TEST(BenchModel, finds_them_in_noise) {
+  const LogGP found = bench::fit(times_of(known(), 0.03));
+  EXPECT_NEAR(found.latency, known().latency, 100);
+  EXPECT_NEAR(found.gap, known().gap, 60);
+  EXPECT_NEAR(found.bytes(65536), known().bytes(65536), 0.15 * known().bytes(65536));
+  EXPECT_NEAR(found.way(65536), known().way(65536), 0.15 * known().way(65536));
+}
+
+TEST(BenchModel, keeps_the_sum_where_nothing_is_left_for_the_latency) {
+  bench::Times times = times_of(known());
+  times.receive = 5000;
+  const LogGP found = bench::fit(times);
+  EXPECT_EQ(found.latency, 0);
+  EXPECT_DOUBLE_EQ(found.send + found.receive, times.one.front().ns / 2);
+}
+
+TEST(BenchModel, a_fit_like_another_has_its_lines) {
+  const LogGP all = bench::fit(times_of(known()));
+  const LogGP round = bench::fit(times_of(known(), 0.2), &all);
+  ASSERT_EQ(round.way.lines().size(), 2U);
+  EXPECT_EQ(round.way.lines()[1].from, 8192U);
+}
+
+TEST(BenchModel, reads_what_ran_in_a_description) {
+  EXPECT_EQ(bench::what_ran("allreduce 'x': shares (why: a, b)\n  channel").algorithm, "shares");
+  const bench::Ran tree = bench::what_ran("broadcast 'x': level tree (why: levels), levels: 3, 12\n  levels: 9");
+  EXPECT_EQ(tree.algorithm, "level tree");
+  EXPECT_EQ(tree.levels, (sluice::collectives::Levels{3, 12}));
+  const bench::Ran barrier = bench::what_ran("barrier 'x': dissemination, ways: 2");
+  EXPECT_EQ(barrier.algorithm, "dissemination");
+  EXPECT_EQ(barrier.ways, 2);
+  EXPECT_EQ(bench::what_ran("allgather 'x': puts").algorithm, "puts");
+}
+
+/// Not what the measured parameters would choose.
+TEST(BenchModel, predicts_what_ran) {
+  using bench::Collective;
+  const LogGP costs = known();
+  const Model model(costs);
+  const auto predicted = [&](Collective collective, const bench::Ran& ran) {
+    const auto time = bench::predict(model, collective, ran, 12, 4096);
+    return time ? time->total() : -1;
+  };
+  for (const int ways : {1, 2, 3})
+    EXPECT_EQ(predicted(Collective::barrier, {"dissemination", ways, {}}), model.dissemination(12, ways).total());
+  for (const sluice::collectives::Levels& levels : {sluice::collectives::Levels{11}, {3, 3}, {2, 2, 2}})
+    EXPECT_EQ(predicted(Collective::broadcast, {"level tree", 0, levels}),
+              model.level_broadcast(12, 4096, levels).total());
+  EXPECT_EQ(predicted(Collective::broadcast, {"shares", 0, {}}), model.shared_broadcast(12, 4096).total());
+  EXPECT_EQ(predicted(Collective::allreduce, {"shares", 0, {}}), model.shared_allreduce(12, 4096).total());
+  EXPECT_EQ(predicted(Collective::alltoall, {"batched", 0, {}}), model.stepwise(12, 4096, 5).total());
+  EXPECT_EQ(predicted(Collective::alltoall, {"pairwise", 0, {}}), model.stepwise(12, 4096, 1).total());
+  EXPECT_EQ(predicted(Collective::alltoall, {"node-aware", 0, {}}), -1);
+  EXPECT_EQ(predicted(Collective::allreduce, {"lanes", 0, {}}), -1);
+}
+
+TEST(BenchModel, writes_one_section_and_keeps_the_other) {
+  using sluice::collectives::parse_parameters;
+  using sluice::collectives::text_of;
+  LogGP mapped = known();
+  mapped.latency = 7;
+  std::string text = bench::merged_parameters("# of mine\n", "mapped", "shm", mapped);
+  text = bench::merged_parameters(text, "network", "ofi:tcp", known());
+  mapped.latency = 9;
+  text = bench::merged_parameters(text, "mapped", "threads", mapped);
+  EXPECT_EQ(bench::merged_parameters(text, "mapped", "threads", mapped), text);
+  EXPECT_EQ(text.find("# of mine\n# network, ofi:tcp: "), 0U) << text;
+  EXPECT_EQ(text.find("shm"), std::string::npos) << text;
+  const auto parsed = parse_parameters(text, "x");
+  EXPECT_EQ(text_of(parsed.mapped, "a"), text_of(mapped, "a"));
+  EXPECT_EQ(text_of(parsed.network, "a"), text_of(known(), "a"));
+}
+
+TEST(BenchModel, replaces_no_file_of_something_else) {
+  const std::string path = testing::TempDir() + "sluice-no-parameters";
+  std::ofstream(path) << "a letter\n";
+  EXPECT_THROW((void)bench::parameters_in(path), apps::UsageError);
+  EXPECT_EQ(bench::parameters_in(path + "-that-is-not-there"), "");
+  std::filesystem::remove(path);
+}
+
+TEST(BenchModel, many_ranks_are_limited_by_messages_and_memory) {
+  const LogGP costs = known();
+  const bench::MemoryCosts memory{.end = 1000, .peer = 2000};
+  const auto rows = bench::scale_to(Model(costs), memory, 100'000, 65536);
+  ASSERT_EQ(rows.size(), 5U);
+  EXPECT_EQ(rows[4].limit.find("memory per rank"), 0U) << rows[4].limit;
+  // Long messages: a channel and one that says that it may come, each way; they land in the result.
+  EXPECT_EQ(rows[4].ends, 4 * 99'999);
+  EXPECT_EQ(rows[4].memory, 99'999 * (4 * 1000. + 2000) + 65536 * 100'000.);
+  const auto eager = bench::scale_to(Model(costs), memory, 100'000, 8);
+  EXPECT_EQ(eager[4].ends, 2 * 99'999);
+  EXPECT_EQ(eager[4].memory, 99'999 * (2 * 1000. + 2000 + 64) + 8 * 100'000.);
+  const auto small = bench::scale_to(Model(costs), memory, 16, 8);
+  EXPECT_EQ(small[0].limit.find("latency of rounds"), 0U) << small[0].limit;
+}
+
+TEST(BenchModel, an_error_is_the_median_of_all) { EXPECT_NEAR(bench::median_error({0.9, 1.3, 1.0}), 10, 1e-9); }
+
+}  // namespace
