@@ -57,6 +57,11 @@ void change(std::byte* at, const Request& request) noexcept {
   change_numbers(at, request.op, request.number, request.local);
 }
 
+Bounds unmapped_bounds(std::size_t bytes) {
+  constexpr const char* kNotMapped = "it is not mapped";
+  return {.offered = bytes, .no_atomics = kNotMapped, .no_gpus = kNotMapped};
+}
+
 void check_offered(const device::Extent& memory) {
   if (reinterpret_cast<std::uintptr_t>(memory.data) % kWord != 0)
     throw std::invalid_argument("offered memory must begin at a multiple of 8 bytes");

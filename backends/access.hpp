@@ -4,6 +4,8 @@
 #pragma once
 
 #include <atomic>
+#include <span>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +30,27 @@ struct Bounds {
   std::string no_gpus{};           ///< why not from or to a GPU's memory
   device::Driver* gpus = nullptr;  ///< driver of the GPU whose memory is offered; null: the processor's
 };
+
+/// Bounds of `bytes` of a peer that are not mapped here.
+Bounds unmapped_bounds(std::size_t bytes);
+
+/// An offer of memory that peers cannot reach: `offered`, and the reason as text behind it.
+template <class Offered>
+Offer unreachable(const Offered& offered, std::string why) {
+  Key key{bytes_of(offered), {}, {}};
+  const auto text = std::as_bytes(std::span(why));
+  key.bytes.insert(key.bytes.end(), text.begin(), text.end());
+  return {std::move(key), std::move(why), nullptr};
+}
+
+/// The offer in a peer's key. @throws std::runtime_error with the reason of an `unreachable` offer.
+template <class Offered>
+Offered offered_by(const Key& key) {
+  const auto offered = value_in<Offered>(key.bytes);
+  if (key.bytes.size() == sizeof offered) return offered;
+  const auto* const why = reinterpret_cast<const char*>(key.bytes.data()) + sizeof offered;
+  throw std::runtime_error(std::string(why, key.bytes.size() - sizeof offered));
+}
 
 /// Returns whether the request may be carried out. If not, the watch has failed with the reason.
 bool taken(const Request& request, const Bounds& bounds, device::Watch& watch);

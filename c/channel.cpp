@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Channels: what all ends have in common, senders, receivers, and the first of several receivers.
+#include <sluice/device.hpp>
+
+#include <bit>
+#include <cstddef>
+#include <string>
+
 #include "c/handles.hpp"
 
 namespace {
@@ -143,6 +149,54 @@ sluice_code sluice_wait_any_wait(sluice_wait_any* wait_any, sluice_timeout timeo
     if (arrival->slot) give(slot, address_of(*arrival->slot));
   });
 }
+
+sluice_code sluice_wait_any_enqueue(sluice_wait_any* wait_any, sluice_stream stream, sluice_ticket** ticket) {
+  return create(ticket, [&] { return sluice_ticket{at(wait_any).wait(stream_of(stream))}; });
+}
+
+sluice_code sluice_wait_any_enqueue_some(sluice_wait_any* wait_any, sluice_stream stream, sluice_ticket** ticket) {
+  return create(ticket, [&] { return sluice_ticket{at(wait_any).wait_some(stream_of(stream))}; });
+}
+
+sluice_code sluice_wait_any_release(sluice_wait_any* wait_any, sluice_stream stream, const sluice_ticket* ticket) {
+  return guarded([&] { at(wait_any).release(stream_of(stream), at(ticket)); });
+}
+
+sluice_code sluice_ticket_arrivals(const sluice_ticket* ticket, size_t* arrivals) {
+  return guarded([&] { result(arrivals) = at(ticket).arrivals().size(); });
+}
+
+sluice_code sluice_ticket_arrival(const sluice_ticket* ticket, size_t which, sluice_arrival* arrival) {
+  return guarded([&] {
+    const auto& all = at(ticket).arrivals();
+    if (which >= all.size()) refuse(sluice::Code::bad_argument, "the ticket has no arrival " + std::to_string(which));
+    const auto& slot = all[which].slot;
+    result(arrival) = {all[which].index, slot ? address_of(*slot) : nullptr, slot ? slot->bytes() : 0,
+                       all[which].count.value_or(0)};
+  });
+}
+
+sluice_code sluice_ticket_on_device(const sluice_ticket* ticket, const uint64_t** arrivals,
+                                    const sluice_arrival** first) {
+  struct Found {
+    const uint64_t* arrivals;
+    const sluice_arrival* first;
+  };
+  using sluice::DeviceArrival;
+  static_assert(sizeof(sluice_arrival) == sizeof(DeviceArrival));
+  static_assert(offsetof(sluice_arrival, index) == offsetof(DeviceArrival, index));
+  static_assert(offsetof(sluice_arrival, slot) == offsetof(DeviceArrival, data));
+  static_assert(offsetof(sluice_arrival, bytes) == offsetof(DeviceArrival, bytes));
+  static_assert(offsetof(sluice_arrival, count) == offsetof(DeviceArrival, count));
+  return guarded([&] {
+    const sluice_arrival*& to = result(first);  // first: nothing is written if it is null
+    const auto found = std::bit_cast<Found>(at(ticket).on_device());
+    result(arrivals) = found.arrivals;
+    to = found.first;
+  });
+}
+
+sluice_code sluice_ticket_free(sluice_ticket** ticket) { return destroy(ticket); }
 
 size_t sluice_wait_any_left(const sluice_wait_any* wait_any) {
   return wait_any == nullptr ? 0 : wait_any->wait_any.left();

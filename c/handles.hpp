@@ -69,6 +69,10 @@ struct sluice_wait_any {
   sluice::WaitAny wait_any;
 };
 
+struct sluice_ticket {
+  sluice::WaitAny::Ticket ticket;
+};
+
 struct sluice_plan {
   sluice::Plan plan;
 };
@@ -94,6 +98,7 @@ inline const Receiver& at(const sluice_receiver* receiver) { return c::at(receiv
 inline Target& at(sluice_target* target) { return *c::at(target, "target").target; }
 inline const Target& at(const sluice_target* target) { return *c::at(target, "target").target; }
 inline WaitAny& at(sluice_wait_any* wait_any) { return c::at(wait_any, "wait_any").wait_any; }
+inline const WaitAny::Ticket& at(const sluice_ticket* ticket) { return c::at(ticket, "ticket").ticket; }
 inline Plan& at(sluice_plan* plan) { return c::at(plan, "plan").plan; }
 inline const Plan& at(const sluice_plan* plan) { return c::at(plan, "plan").plan; }
 inline Window& at(sluice_window* window) { return c::at(window, "window").window; }

@@ -35,15 +35,15 @@ std::vector<Share> even_shares(std::size_t bytes, std::size_t parts, std::size_t
 /// for.
 void exchange(Schedule& schedule, std::span<const Part> from, std::span<const Part> to, bool aside = false);
 
-/// A barrier of rounds, in which a rank hears from as many others as there are ways (dissemination.cpp).
+/// A barrier of rounds, in each of which a rank receives signals from `ways` others (dissemination.cpp).
 void dissemination(Schedule& schedule, int ways);
 
-// Along binomial trees, ceil(log2 p) rounds (binomial.cpp).
+// Along binomial trees, ceil(log2 p) rounds (tree.cpp).
 void binomial_broadcast(Schedule& schedule, Place data, std::size_t bytes, Rank root);
 /// `to`: at the root only.
 void binomial_reduce(Schedule& schedule, Place from, Place to, std::size_t bytes, Rank root);
 
-// Along trees with a fan-out for each level (level_tree.cpp).
+// Along trees with a fan-out for each level (tree.cpp).
 void level_broadcast(Schedule& schedule, Place data, std::size_t bytes, Rank root, const Levels& levels);
 /// `to`: at the root only.
 void level_reduce(Schedule& schedule, Place from, Place to, std::size_t bytes, Rank root, const Levels& levels);

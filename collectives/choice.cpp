@@ -17,7 +17,7 @@
 namespace sluice::collectives {
 namespace {
 
-/// Those of the file that SLUICE_MODEL names, or built in. A file is read once in a process.
+/// Parameters of the file that SLUICE_MODEL names, else the built-in ones. A process reads a file once.
 const Parameters& parameters() {
   const std::string path = base::read_env().model;
   if (path.empty()) return built_in();

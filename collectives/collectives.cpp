@@ -41,6 +41,8 @@ Maker::Maker(Context& context, const char* kind, std::string_view name, const Co
   constexpr std::size_t kMaxName = 4000;
   check(!name.empty() && name.size() <= kMaxName, "the name has 1 to " + std::to_string(kMaxName) + " characters");
   schedule.contents = kind + fingerprint(context);
+  schedule.eager_exchange = Chooser(context).between().eager_exchange();
+  schedule.contents += ", exchanged from " + std::to_string(schedule.eager_exchange) + " bytes on in place";
 }
 
 void Maker::check(bool holds, const std::string& what) const {
@@ -158,6 +160,7 @@ void alltoall_by_puts(Schedule& schedule, Place sources, Place targets, std::siz
     sends.push_back({rank, 0, sources + offset, bytes});
     receives.push_back({rank, 0, targets + offset, bytes});
   }
+  if (in_place) schedule.eager_exchange = collectives::kEager;  // blocks are copied in any case
   exchange(schedule, sends, receives, in_place);
 }
 

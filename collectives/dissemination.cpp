@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dissemination barrier: in round k a rank hears from the one 2^k before it, so that after the round it has heard,
-// directly or not, from the 2^(k+1) - 1 before it. Hensgen, Finkel, Manber: "Two Algorithms for Barrier
-// Synchronization", 1988.
+// The dissemination barrier: in round k a rank receives a signal from the rank 2^k before it. The signal implies all
+// that its sender has received, so that after the round it stands for the 2^(k+1) - 1 ranks before. Hensgen, Finkel,
+// Manber: "Two Algorithms for Barrier Synchronization", 1988.
 //
-// With more ways than one, it hears from as many ranks in each round. Ramos, Hoefler: "Modeling Communication in
+// With several ways, a rank receives as many signals in each round. Ramos, Hoefler: "Modeling Communication in
 // Cache-Coherent SMP Systems: A Case Study with Xeon Phi", 2013.
 #include <vector>
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <iterator>
+#include <set>
 #include <vector>
 
 #include "collectives/algorithms.hpp"
@@ -39,6 +40,16 @@ std::vector<Copy> own_blocks(const Schedule& schedule, std::span<const Part> fro
   return copies;
 }
 
+/// Those to which this rank sends, and from which it receives.
+std::set<Rank> peers_of_both(std::span<const Part> sends, std::span<const Part> receives) {
+  std::set<Rank> targets;
+  for (const Part& part : sends) targets.insert(part.peer);
+  std::set<Rank> both;
+  for (const Part& part : receives)
+    if (targets.contains(part.peer)) both.insert(part.peer);
+  return both;
+}
+
 }  // namespace
 
 void exchange(Schedule& schedule, std::span<const Part> from, std::span<const Part> to, bool aside) {
@@ -46,23 +57,26 @@ void exchange(Schedule& schedule, std::span<const Part> from, std::span<const Pa
   std::vector<Part> expected;
   std::ranges::copy_if(to, std::back_inserter(expected),
                        [&](const Part& part) { return part.peer != schedule.rank && part.bytes > 0; });
-  // In the order in which they arrive.
-  std::ranges::stable_sort(expected, std::greater(), [&](const Part& part) { return distance(schedule, part.peer); });
-  for (const Part& part : expected) {
-    const bool is_long = part.bytes > kEager;
-    const auto message = is_long ? schedule.receive_long(part.peer, part.tag, part.place, part.bytes, aside)
-                                 : schedule.receive(part.peer, part.tag, part.bytes);
-    arrivals.push_back({message, part.place, is_long && !aside ? 0 : part.bytes});
-  }
   std::vector<Part> sends;
   std::ranges::copy_if(from, std::back_inserter(sends),
                        [&](const Part& part) { return part.peer != schedule.rank && part.bytes > 0; });
+  const std::set<Rank> mutual = peers_of_both(sends, expected);
+  const auto is_long = [&](const Part& part) {  // alike at both ends
+    return part.bytes > (mutual.contains(part.peer) ? schedule.eager_exchange : kEager);
+  };
+  // In the order in which they arrive.
+  std::ranges::stable_sort(expected, std::greater(), [&](const Part& part) { return distance(schedule, part.peer); });
+  for (const Part& part : expected) {
+    const auto message = is_long(part) ? schedule.receive_long(part.peer, part.tag, part.place, part.bytes, aside)
+                                       : schedule.receive(part.peer, part.tag, part.bytes);
+    arrivals.push_back({message, part.place, is_long(part) && !aside ? 0 : part.bytes});
+  }
   std::ranges::stable_sort(sends, {}, [&](const Part& part) { return distance(schedule, part.peer); });
   for (const Part& part : sends)
-    if (part.bytes <= kEager) schedule.put(schedule.send(part.peer, part.tag, part.place, part.bytes));
+    if (!is_long(part)) schedule.put(schedule.send(part.peer, part.tag, part.place, part.bytes));
   schedule.finish();
   for (const Part& part : sends)
-    if (part.bytes > kEager) schedule.put(schedule.send_long(part.peer, part.tag, part.place, part.bytes));
+    if (is_long(part)) schedule.put(schedule.send_long(part.peer, part.tag, part.place, part.bytes));
   std::vector<Copy> own = own_blocks(schedule, from, to);
   for (Copy& copy : own) {
     if (!aside) continue;  // else it may replace a source

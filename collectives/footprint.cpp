@@ -15,13 +15,11 @@ constexpr std::size_t kNumberBytes = 8;
 /// Bytes of memory in which a message of so many bytes lands before it is copied or combined.
 double landing(std::size_t bytes) { return allocated(kLandings * bytes); }
 
-bool lands_in_place(std::size_t bytes) { return bytes > kEager; }
-
 /// Each message is one end, and a long one has another, by which its receiver says that it may come.
-double ends_of(double messages, std::size_t bytes) { return lands_in_place(bytes) ? 2 * messages : messages; }
+double ends_of(double messages, bool are_long) { return are_long ? 2 * messages : messages; }
 
 /// A rank that has a parent gets one message.
-double landing_of_child(int p, std::size_t bytes) { return p > 1 && !lands_in_place(bytes) ? landing(bytes) : 0; }
+double landing_of_child(int p, std::size_t bytes) { return p > 1 && bytes <= kEager ? landing(bytes) : 0; }
 
 }  // namespace
 
@@ -50,7 +48,7 @@ Footprint dissemination_footprint(int p, int ways) {
 /// The root has the most children, one for each round.
 Footprint binomial_broadcast_footprint(int p, std::size_t bytes) {
   const double children = std::bit_width(static_cast<unsigned>(p) - 1);
-  return {ends_of(children, bytes), children, landing_of_child(p, bytes)};
+  return {ends_of(children, bytes > kEager), children, landing_of_child(p, bytes)};
 }
 
 /// The first rank of each level has the most children.
@@ -66,7 +64,7 @@ Footprint level_broadcast_footprint(int p, std::size_t bytes, const Levels& leve
     begin = next;
     count *= fan_out;
   }
-  return {ends_of(most, bytes), most, landing_of_child(p, bytes)};
+  return {ends_of(most, bytes > kEager), most, landing_of_child(p, bytes)};
 }
 
 /// All messages are long, whatever their size. With fewer bytes than ranks one rank has them all.
@@ -95,9 +93,9 @@ Footprint shared_allreduce_footprint(int p, std::size_t bytes) {
   return {2 * others + 2 * with_shares, others, others * landing(share) + (p > 2 ? allocated(share) : 0)};
 }
 
-Footprint puts_footprint(int p, std::size_t bytes) {
+Footprint puts_footprint(int p, std::size_t bytes, std::size_t eager) {
   const double others = p - 1;
-  return {ends_of(2 * others, bytes), others, lands_in_place(bytes) ? 0 : others * landing(bytes)};
+  return {ends_of(2 * others, bytes > eager), others, bytes > eager ? 0 : others * landing(bytes)};
 }
 
 }  // namespace sluice::collectives

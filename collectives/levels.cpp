@@ -83,9 +83,10 @@ std::string text_of(const Levels& levels) {
   return text;
 }
 
-LevelTree::LevelTree(int size, const Levels& levels, Rank root, Rank rank) {
+Branch level_branch(int size, const Levels& levels, Rank root, Rank rank) {
   const long place = (rank - root + size) % size;
   const auto rank_at = [&](long at) { return static_cast<Rank>((at + root) % size); };
+  Branch branch;
   long begin = 0;  // of the level
   long count = 1;
   long above = 0;  // the begin of the level above
@@ -94,7 +95,7 @@ LevelTree::LevelTree(int size, const Levels& levels, Rank root, Rank rank) {
     const long next = begin + count;
     if (place < next) {
       for (long child = next + (place - begin) * fan_out, i = 0; i < fan_out && child + i < size; ++i)
-        children_.push_back(rank_at(child + i));
+        branch.children.push_back(rank_at(child + i));
       break;
     }
     above = begin;
@@ -102,7 +103,8 @@ LevelTree::LevelTree(int size, const Levels& levels, Rank root, Rank rank) {
     count *= fan_out;
     fan_out_above = fan_out;
   }
-  if (place > 0) parent_ = rank_at(above + (place - begin) / fan_out_above);
+  if (place > 0) branch.parent = rank_at(above + (place - begin) / fan_out_above);
+  return branch;
 }
 
 }  // namespace sluice::collectives

@@ -21,17 +21,15 @@ long reach(const Levels& levels);
 /// "3, 2".
 std::string text_of(const Levels& levels);
 
-/// A rank's place in such a tree of ranks, which are counted from the root, level by level.
-class LevelTree {
- public:
-  LevelTree(int size, const Levels& levels, Rank root, Rank rank);
-  bool is_root() const noexcept { return parent_ < 0; }
-  Rank parent() const noexcept { return parent_; }
-  const std::vector<Rank>& children() const noexcept { return children_; }
+/// The neighbours of a rank in a tree.
+struct Branch {
+  Rank parent = -1;  ///< of the root: -1
+  std::vector<Rank> children;
 
- private:
-  Rank parent_ = -1;
-  std::vector<Rank> children_;
+  bool is_root() const noexcept { return parent < 0; }
 };
+
+/// In a tree of ranks that are counted from the root, level by level.
+Branch level_branch(int size, const Levels& levels, Rank root, Rank rank);
 
 }  // namespace sluice::collectives

@@ -78,6 +78,7 @@ bool set(LogGP& costs, std::string_view key, std::string_view value) {
   if (key == "G") return put(costs.bytes, byte_cost_of(value));
   if (key == "way") return put(costs.way, byte_cost_of(value));
   if (key == "copy") return put(costs.copy, byte_cost_of(value));
+  if (key == "step") return put(costs.step, cost_of(value));
   return key == "combine" && put(costs.combine, byte_cost_of(value));
 }
 
@@ -127,12 +128,13 @@ std::string text_of(const LogGP& costs, std::string_view name) {
   return line("L", base::decimal(costs.latency, 1)) + line("o_s", base::decimal(costs.send, 1)) +
          line("o_r", base::decimal(costs.receive, 1)) + line("g", base::decimal(costs.gap, 1)) +
          line("G", costs.bytes.text()) + line("way", costs.way.text()) + line("copy", costs.copy.text()) +
-         line("combine", costs.combine.text());
+         line("combine", costs.combine.text()) + line("step", base::decimal(costs.step, 1));
 }
 
 std::string exact_text_of(const LogGP& costs) {
   std::string text;
-  for (const double cost : {costs.latency, costs.send, costs.receive, costs.gap}) text += digits_of(cost) + " ";
+  for (const double cost : {costs.latency, costs.send, costs.receive, costs.gap, costs.step})
+    text += digits_of(cost) + " ";
   for (const ByteCost* const cost : {&costs.bytes, &costs.way, &costs.copy, &costs.combine}) {
     for (const Line& line : cost->lines())
       text += std::to_string(line.from) + ":" + digits_of(line.fixed) + "+" + digits_of(line.per_byte) + " ";
@@ -146,14 +148,15 @@ std::string exact_text_of(const LogGP& costs) {
 /// of the processors.
 const Parameters& built_in() {
   static const Parameters parameters{
-      .mapped = {.latency = 200,
-                 .send = 5,
-                 .receive = 25,
-                 .gap = 40,
-                 .bytes = ByteCost({{0, 2, 0.008}, {4096, -14, 0.0217}, {16384, 44, 0.0085}}),
-                 .way = ByteCost({{0, 23, 0.031}, {2048, 0, 0}, {8192, 158, 0.007}}),
-                 .copy = ByteCost({{0, 240, 0.095}, {8192, 384, 0.041}}),
-                 .combine = ByteCost({{0, 256, 1.35}, {32, 174, 0.112}, {16384, 769, 0.048}})},
+      .mapped = {.latency = 190,
+                 .send = 8,
+                 .receive = 50,
+                 .gap = 60,
+                 .bytes = ByteCost({{0, 2, 0.0185}, {32768, 35, 0.0225}}),
+                 .way = ByteCost({{0, 0, 0.022}, {16384, 55, 0.024}}),
+                 .copy = ByteCost({{0, 75, 0.08}, {2048, 100, 0.37}, {16384, -680, 0.56}}),
+                 .combine = ByteCost({{0, 70, 0.19}, {2048, -100, 0.51}}),
+                 .step = 44},
       .network = {.latency = 0,
                   .send = 7700,
                   .receive = 0,

@@ -43,6 +43,7 @@ struct LogGP {
   ByteCost way;        ///< what bytes add to a message that goes alone: it may be copied several times on its way
   ByteCost copy;       ///< what copying out of where a message has landed adds
   ByteCost combine;    ///< what adding it to numbers in memory adds
+  double step = 0;     ///< what a put or a receive of a collective takes beyond o_s or o_r
 };
 
 /// All that the choice of an algorithm depends on, besides ranks and sizes.
@@ -56,8 +57,8 @@ struct Parameters {
 const Parameters& built_in();
 
 /// Reads lines "mapped.L = 120" or "network.G = 0:0+0.3"; what is behind a # is a comment. Keys are L, o_s, o_r, g, G,
-/// way, copy and combine of `mapped` and `network`; what is not there is as built in. The first line of a cost of bytes
-/// begins at 0.
+/// way, copy, combine and step of `mapped` and `network`; what is not there is as built in. The first line of a cost of
+/// bytes begins at 0.
 /// @throws std::invalid_argument that names the line, for any other text, and for costs that are negative
 Parameters parse_parameters(std::string_view text, std::string source);
 /// The text of one of the two, rounded, which `parse_parameters` reads.

@@ -38,6 +38,15 @@ Time operator*(double factor, const Time& time) noexcept {
 
 bool Model::is_long(std::size_t bytes) { return bytes > kEager; }
 
+/// What is held back costs a message more, and the copy that it saves; it also ties the ranks together.
+std::size_t Model::eager_exchange() const {
+  constexpr double kTied = 2;
+  constexpr std::size_t kLeast = 64;
+  std::size_t bytes = kEager;
+  while (bytes > kLeast && costs_->copy(bytes) > kTied * one_way(0, Landed::in_place).total()) bytes /= 2;
+  return bytes;
+}
+
 double Model::landed_ns(std::size_t bytes, Landed landed) const {
   if (landed == Landed::in_place) return 0;
   return landed == Landed::copied ? costs_->copy(bytes) : costs_->combine(bytes);
@@ -45,13 +54,13 @@ double Model::landed_ns(std::size_t bytes, Landed landed) const {
 
 Time Model::sends(int count, std::size_t bytes) const {
   if (count == 0) return {};
-  const double gap = std::max(costs_->gap, costs_->send);
-  return {.overhead = costs_->send + (count - 1) * gap,
+  const double send = costs_->send + costs_->step;
+  return {.overhead = send + (count - 1) * std::max(costs_->gap, send),
           .bandwidth = (count - 1) * costs_->bytes(bytes) + costs_->way(bytes)};
 }
 
 Time Model::receives(int count, std::size_t bytes, Landed landed) const {
-  return {.overhead = count * costs_->receive, .memory = count * landed_ns(bytes, landed)};
+  return {.overhead = count * (costs_->receive + costs_->step), .memory = count * landed_ns(bytes, landed)};
 }
 
 Time Model::one_way(std::size_t bytes, Landed landed) const {
@@ -156,7 +165,7 @@ Time Model::shared_allreduce(int p, std::size_t bytes) const {
 }
 
 Time Model::puts(int p, std::size_t bytes) const {
-  if (!is_long(bytes)) return exchange(p - 1, bytes, Landed::copied);
+  if (bytes <= eager_exchange()) return exchange(p - 1, bytes, Landed::copied);
   return exchange(p - 1, 0, Landed::in_place) + exchange(p - 1, bytes, Landed::in_place);
 }
 

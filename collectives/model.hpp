@@ -25,13 +25,17 @@ struct Time {
 inline Time operator+(Time one, const Time& other) noexcept { return one += other; }
 Time operator*(double factor, const Time& time) noexcept;
 
-/// What a receiver does with a message that has landed.
+/// Use that a receiver makes of a message that has landed.
 enum class Landed { in_place, copied, combined };
 
 /// Messages between ranks of one kind of link.
 class Model {
  public:
   explicit Model(const LogGP& costs) : costs_(&costs) {}
+
+  /// A message of up to so many bytes, between ranks that send each other one, is better copied from where it has
+  /// landed than held back until its receiver has started.
+  std::size_t eager_exchange() const;
 
   /// `count` messages, one after the other, by one rank.
   Time sends(int count, std::size_t bytes) const;

@@ -313,6 +313,8 @@ void Operation::close(std::optional<Timeout> timeout) {
 
 std::string Operation::describe() const {
   std::string text = name_ + ": " + schedule_.algorithm;
+  if (gpu_ >= 0)
+    text += "; on streams of GPU " + std::to_string(gpu_) + (combines_numbers() ? ", whose kernels combine" : "");
   for (std::size_t i = 0; i < ends_.size(); ++i) {
     const Message& message = schedule_.messages[i];
     const End& end = ends_[i];

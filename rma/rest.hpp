@@ -12,7 +12,7 @@
 namespace sluice::rma {
 
 /// The short rests of one wait, between two looks at a word, as those of base::spin_then_yield: a rank whose peer runs
-/// gets its answer while it spins, and others get the core while it yields. Once they are over, a wait sleeps.
+/// gets its answer while it spins, and others get the core while it yields. After them a wait sleeps.
 class Rest {
  public:
   /// `plain`: how many looks follow each other at once. For a word of this rank: it stays in the cache until a peer

@@ -8,6 +8,7 @@
 #include "base/text.hpp"
 #include "runtime/handles.hpp"
 #include "runtime/kept.hpp"
+#include "runtime/put_by_stream.hpp"
 #include "runtime/registry.hpp"
 
 namespace sluice::runtime {
@@ -333,6 +334,11 @@ std::string ChannelEnd::describe() const {
   return text + "; " + kBy[static_cast<int>(put_->fired_by)];
 }
 
+bool ChannelEnd::is_put_by_stream() const {
+  const std::lock_guard lock(services_->registry.mutex());
+  return put_ != nullptr && put_->fired_by == backends::Fired::by_stream;
+}
+
 void ChannelEnd::shut_end() noexcept {
   set_shut();
   hold_kernels();
@@ -366,6 +372,7 @@ bool ChannelEnd::close_within(base::Limit& limit) {
   closed_ = true;
   if (checked()) checks_->watched.end();
   races_.all_taken_back();
+  lent_.clear();
   if (GpuUse* const use = gpu_use()) {  // all enqueued work has completed
     device::remove_user(*this);
     use->give_up();
@@ -398,6 +405,9 @@ void ChannelHandle::close(std::optional<Timeout> timeout) {
 Rank ChannelHandle::peer() const noexcept { return end_ == nullptr ? -1 : end_->opening.peer; }
 Tag ChannelHandle::tag() const noexcept { return end_ == nullptr ? 0 : end_->opening.key.tag; }
 std::uint64_t ChannelHandle::epoch() const noexcept { return end_ == nullptr ? 0 : end_->epoch(); }
+bool detail::is_put_by_stream(const Sender& sender) {
+  return usable_here(ChannelAccess::end(sender)).is_put_by_stream();
+}
 std::string ChannelHandle::describe() const { return usable_here(end_).describe(); }
 
 }  // namespace sluice

@@ -227,7 +227,16 @@ class ChannelEnd : public EndInfo,
   void check_free() {
     if (bound_ <= kPlanned) refuse_bound();
   }
+  /// Waits of this end last as long as they must. Before its first use.
+  void wait_without_limit() noexcept { unlimited_ = true; }
+  /// Kernels of the GPU may use the slots until this end is closed, though no verb of it is on a GPU's stream.
+  /// @throws device::GpuError; Error{Code::unsupported} if the slots lie in the memory of another GPU
+  void lend_slots(device::Driver& driver, int gpu);
+  /// While there are any, verbs of this end are refused on streams of GPUs.
+  void add_lenders(int more) noexcept { lenders_ += more; }
   std::string describe() const;
+  /// See runtime/put_by_stream.hpp.
+  bool is_put_by_stream() const;
   virtual std::string state() const = 0;
   /// When a wait for an epoch warns next that it still waits, and its row in the table of waits.
   struct Warning {
@@ -577,6 +586,8 @@ class ChannelEnd : public EndInfo,
   bool await_counts(bool (Epochs::*known)() const noexcept, base::Limit& limit) const;
   bool await_done(std::uint64_t last, base::Limit& limit) const;
   void begin_handing(Stream stream);
+  void warn_of_stale_slots(const std::string& why) const;
+  void check_on_gpu(device::Driver& driver, int gpu) const;
   std::unique_lock<std::mutex> lock_registry();
 
   static constexpr int kUnbound = -1;
@@ -593,12 +604,16 @@ class ChannelEnd : public EndInfo,
   base::Word connected_word_;
   bool undecided_ = false;  // the landing is; the peer will send how it reaches the target
   bool closed_ = false;
+  bool unlimited_ = false;
   bool polled_ = false;               // by the engine
   device::Helper* helper_ = nullptr;  // set before `connected`
 
   std::unique_ptr<Checks> checks_;  // null without SLUICE_CHECK
   std::unique_ptr<GpuUse> gpu_owner_;
-  std::atomic<GpuUse*> gpu_{nullptr};     // `gpu_owner_`, once the driver was given everything
+  std::atomic<GpuUse*> gpu_{nullptr};  // `gpu_owner_`, once the driver was given everything
+  device::Reached lent_;               // by `lend_slots`
+  const device::Driver* lent_to_ = nullptr;
+  std::atomic<int> lenders_{0};
   const std::uint64_t* fault_ = nullptr;  // raised by kernels
   std::uint64_t seen_epoch_ = 0;          // the epoch that the last check saw a GPU's stream wait for
   base::Lasted seen_for_;                 // how long checks have seen it

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The common part of both ends of a channel: the streams that they are used on, and waits.
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <string_view>
 #include <tuple>
@@ -90,6 +91,7 @@ void ChannelEnd::remember(Stream stream) {
 void ChannelEnd::bind_to_gpu(Stream stream) {
   device::Driver& driver = *device::driver(stream.kind());
   try {
+    if (lenders_ > 0) misuse(epoch(), "a WaitAny waits for the receiver on streams of a GPU");
     const auto [gpu, capture] = driver.look_at(stream.handle());
     if (capture != 0)
       throw error(Code::unsupported, epoch(), "the stream captures a graph: only a plan can be part of one");
@@ -131,8 +133,7 @@ void ChannelEnd::reach_from(device::Driver& driver, int gpu) {
   std::string why_not;
   if (!use->reach_slots(slots.memory, why_not)) {
     stale_ = true;
-    base::log(base::LogLevel::warn,
-              error(Code::unsupported, epoch(), "kernels must not use the slots: " + why_not).what());
+    warn_of_stale_slots(why_not);
   }
   device::reach(driver, word_.memory);
   for (const auto& word : more_words_) device::reach(driver, word.memory);
@@ -149,6 +150,31 @@ void ChannelEnd::reach_from(device::Driver& driver, int gpu) {
   gpu_.store(gpu_owner_.get(), std::memory_order_release);
   services_->registry.watch_stream(*this);
   device::add_user(*this);
+}
+
+void ChannelEnd::lend_slots(device::Driver& driver, int gpu) {
+  const device::OnDevice current(driver, gpu);
+  const auto locked = lock_registry();
+  if (closed_) return;
+  if (slots.memory.driver != nullptr) return check_on_gpu(driver, gpu);
+  if (lent_to_ == &driver) return;
+  try {
+    device::Reached slots_of_host = device::reach(driver, slots.memory);
+    std::ranges::move(slots_of_host, std::back_inserter(lent_));
+    lent_to_ = &driver;
+  } catch (const device::StalePages& reason) {
+    warn_of_stale_slots(reason.what());
+  }
+}
+
+void ChannelEnd::check_on_gpu(device::Driver& driver, int gpu) const {
+  const auto found = slots.memory.driver == &driver ? driver.find(slots.memory.data) : std::nullopt;
+  if (!found || found->device != gpu)
+    throw error(Code::unsupported, epoch(), "the slots lie in the memory of another GPU than the stream's");
+}
+
+void ChannelEnd::warn_of_stale_slots(const std::string& why) const {
+  base::log(base::LogLevel::warn, error(Code::unsupported, epoch(), "kernels must not use the slots: " + why).what());
 }
 
 void ChannelEnd::let_engine_poll(device::Driver& driver, std::uint64_t from) {
@@ -228,7 +254,7 @@ void ChannelEnd::not_drained() const {
 Clock::duration ChannelEnd::waited(const device::Wait& wait, Clock::duration so_far, Timeout limit,
                                    base::WaitNote& note) noexcept {
   const Limits& limits = services_->limits;
-  limit = std::min(limit, limits.wait);
+  if (!unlimited_) limit = std::min(limit, limits.wait);
   if (so_far >= limit) {
     const std::string text = state();  // first: it must not show the awaited signal (test: a_limit_ends_no_wait_*)
     const bool over = wait.word == nullptr ? waits_for() != wait.epoch : base::reached(*wait.word, wait.at_least);

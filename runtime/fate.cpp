@@ -34,6 +34,7 @@ void SharedFate::fail(Code code, const std::string& what) noexcept {
 
 void SharedFate::fail_others(const ChannelEnd& end, const device::SharedFailure& failure) noexcept {
   first_ = failure;
+  failed_.store(true, std::memory_order_release);
   for (ChannelEnd* const other : ends_)
     if (other != &end) (void)other->begin_to_fail(failure);
 }

@@ -4,6 +4,7 @@
 
 #include <sluice/error.hpp>
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -39,19 +40,20 @@ class SharedFate {
   void catch_up(const ChannelEnd& end) noexcept;
 
   /// True if one of them has failed.
-  bool failed() const noexcept { return first() != nullptr; }
-  /// Throws the first failure, if there is one.
+  bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
+  /// The first failure; null: none.
+  device::SharedFailure first() const noexcept;
+  /// Throws it, if there is one.
   void check() const;
   /// Reports it to the host stream that waits for what the ends do.
   void report(device::Lane lane) const noexcept;
 
  private:
-  device::SharedFailure first() const noexcept;
-
   mutable std::mutex mutex_;
   std::vector<ChannelEnd*> ends_;
   device::SharedFailure first_;
   std::string what_;
+  std::atomic<bool> failed_{false};  // `first_` is set: for threads that look again and again
 };
 
 }  // namespace sluice::runtime

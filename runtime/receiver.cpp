@@ -124,7 +124,8 @@ std::uint64_t ReceiverCore::waits_for() const noexcept {
   const std::uint64_t next = waits_completed() + 1;
   const base::Progress* const visible = visible_;
   const bool came = visible == nullptr ? landed(next) : base::reached(visible->word, next);
-  return next <= epoch() && !came ? next : 0;
+  const bool begun = begun_ == nullptr || *begun_ >= next;
+  return next <= epoch() && !came && begun ? next : 0;
 }
 
 std::pair<base::Lack, std::uint64_t> ReceiverCore::lacks(std::uint64_t epoch) const noexcept {
@@ -213,7 +214,8 @@ bool ReceiverCore::await_by_host(std::uint64_t next, Timeout timeout) {
     };
     return await_in_host(parking, ready, *limit, warning_);
   };
-  bool came = in_time(*word_.parking, [&] { return landed(next); });
+  const auto here = [&] { return (visible_ == nullptr && connected() && has_arrived(next)) || landed(next); };
+  bool came = in_time(*word_.parking, here);
   if (came && visible_ != nullptr && landed(next)) {
     if (requested_.load() < next) request_copies(next);  // before its wait is counted
     came = in_time(visible_.load()->parking, [&] { return base::reached(visible_.load()->word, next); });

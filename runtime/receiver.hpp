@@ -88,6 +88,9 @@ class ReceiverCore final : public runtime::ChannelEnd {
   void assist(std::uint64_t epoch) noexcept override {
     if (connected() && landing_ != nullptr && !lands_in_target()) landing_->help(epoch);
   }
+  /// Time of a GPU's stream counts as time of its wait for an epoch once `begun` has come to that. Before the first
+  /// use.
+  void wait_from_when(const std::atomic<std::uint64_t>& begun) noexcept { begun_ = &begun; }
   bool passed() const noexcept override;
   void refuse_enqueued() override;
   std::string state() const override;
@@ -170,6 +173,7 @@ class ReceiverCore final : public runtime::ChannelEnd {
   }
 
   bool in_parts_ = false;
+  const std::atomic<std::uint64_t>* begun_ = nullptr;
   std::uint64_t signal_seen_ = 0;  // by the stream: another load of the word would take its line from the peer's cache
   base::Progress& waited_ = base::take_progress();  // waits that streams have completed
   std::atomic<std::uint64_t> refused_waits_{0};     // by a GPU's driver

@@ -55,7 +55,7 @@ std::optional<kernel::Out> SenderCore::by_kernel(device::Ledger& ledger, device:
 Slice SenderCore::acquire(Stream stream) {
   check_next();
   const std::uint64_t next = epoch() + 1;
-  if (next > depth()) acquire_on(stream, next, next);
+  if (next > depth() && !is_free_here(stream, next)) acquire_on(stream, next, next);
   return slot(next, stream.kind());
 }
 

@@ -119,6 +119,11 @@ class SenderCore final : public runtime::ChannelEnd {
   /// Returns the last epoch, of those from `epoch` to `last`, that has its credit; waits if `epoch` has none.
   std::uint64_t await_credits(device::Lane lane, std::uint64_t epoch, std::uint64_t last);
   void acquire_on(Stream stream, std::uint64_t first, std::uint64_t last);
+  /// In program order the source slot of `epoch` may be overwritten already: nothing is left to do or to check.
+  bool is_free_here(Stream stream, std::uint64_t epoch) const noexcept {
+    const bool free = stream.kind() == Stream::Kind::program_order && base::reached(done, epoch - depth());
+    return free && !failed() && !base::races::kOn;
+  }
   /// Loads the word. True if `released`, and so the epochs before it, are.
   bool look_for_credit(std::uint64_t released) noexcept {
     const std::uint64_t value = word_.word->value.load(std::memory_order_acquire);

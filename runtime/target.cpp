@@ -678,7 +678,7 @@ void move_all(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, Ki
   TargetCore& whole = on(end, stream);
   const auto is_own = [&](const Extent& extent) { return whole.reaches(extent.there, extent.bytes); };
   if (std::ranges::all_of(extents, is_own)) return whole.move(stream, kind, local, extents);
-  std::vector<std::pair<std::shared_ptr<runtime::ChannelEnd>, Extent>> all;  // a piece may be let go of meanwhile
+  std::vector<std::pair<std::shared_ptr<runtime::ChannelEnd>, Extent>> all;  // keeps pieces that are detached meanwhile
   for (const Extent& extent : extents)
     each_part(end, stream, extent, [&](const auto& at, const Extent& part) {
       on(at, stream).check_extents(local, {&part, 1});

@@ -73,7 +73,8 @@ class TargetCore final : public ChannelEnd {
   void for_used_pieces(Each each);
   /// Size of the block, or of the window. Once connected.
   std::uint64_t bytes() const noexcept { return block_ ? block_->bytes : window_bytes_; }
-  /// What it reaches, as mapped here; null: it is not. Once connected. @throws Error the failure of the target
+  /// The memory of the target as mapped here; null: it is not mapped. Once connected. @throws Error the failure of the
+  /// target
   std::shared_ptr<const detail::Block> mapped();
 
   bool passed() const noexcept override { return enqueued_ == 0 && written() && notices_given(); }
@@ -157,7 +158,7 @@ class TargetCore final : public ChannelEnd {
   AccessPut* accesses_ = nullptr;             // `put_`; set before `connected`
   backends::MappedAccess* maps_ = nullptr;    // the same; null: not mapped here
   backends::MappedAccess* stores_ = nullptr;  // the same, if it is memory of the host
-  // The same: what keeps the peer's memory mapped. Other threads unmap it once the target is of no more use.
+  // The mappings of the peer's memory. Other threads unmap it once the target is of no more use.
   std::vector<std::weak_ptr<const device::Mapping>> mappings_;
   WindowFacts facts_;  // set before `connected`
   // Notices that a GPU's stream was given, and their count, which it raises behind each.

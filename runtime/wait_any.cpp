@@ -2,6 +2,7 @@
 #include "runtime/wait_any.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <mutex>
 #include <utility>
 
@@ -18,6 +19,9 @@ namespace {
 class AwaitedReceiver final : public Awaited {
  public:
   explicit AwaitedReceiver(std::shared_ptr<ReceiverCore> receiver) : receiver_(std::move(receiver)) {}
+  ~AwaitedReceiver() override {
+    if (lent_) receiver_->add_lenders(-1);
+  }
   runtime::ChannelEnd& end() const noexcept override { return *receiver_; }
   bool ready() noexcept override { return receiver_->may_take(); }
   void add_places(std::vector<base::Parking*>& places) const override { receiver_->add_places(places); }
@@ -32,9 +36,17 @@ class AwaitedReceiver final : public Awaited {
     const runtime::ChannelEnd::Use use(*receiver_, runtime::Verb::release, from);
     receiver_->release_in(lane);
   }
+  void lend_to_kernels(device::Driver& driver, int gpu) override {
+    if (receiver_->gpus() != nullptr)
+      receiver_->misuse(receiver_->epoch(), "the receiver is used by its own verbs on streams of a GPU");
+    receiver_->lend_slots(driver, gpu);
+    receiver_->add_lenders(1);
+    lent_ = true;
+  }
 
  private:
   const std::shared_ptr<ReceiverCore> receiver_;
+  bool lent_ = false;
 };
 
 class AwaitedCounter final : public Awaited {
@@ -50,6 +62,7 @@ class AwaitedCounter final : public Awaited {
     return WaitAny::Arrival{index, {}, count};
   }
   void release(device::Lane, const void*) override {}
+  void lend_to_kernels(device::Driver&, int) override {}
 
  private:
   const std::shared_ptr<runtime::WindowCore> window_;  // owns the counter
@@ -66,6 +79,7 @@ std::size_t WaitAnyCore::add(std::unique_ptr<Awaited> one) {
   if (left_ > 0 && &one_left().services() != &end.services())
     end.misuse(end.epoch(), "the channel belongs to another context than those that are waited for");
   rank_ = end.opening.rank;
+  services_ = end.own_services();
   all_.push_back(std::move(one));
   ++left_;
   return all_.size() - 1;
@@ -170,7 +184,11 @@ bool WaitAnyCore::sleep_until(base::Limit& limit, device::Helper* helper) {
         warnings.emplace_back(&one->end(), one->end().new_warning(one->end().epoch() + 1, "waits any"));
     if (on_ != nullptr) warning.note = base::WaitNote(base::Clock::now(), on_->name().c_str());
   }
-  const auto next_look = [&] { return first.next_look(warnings.front().second); };
+  constexpr auto kOfGpu = std::chrono::milliseconds(100);  // what gives the stream up wakes no thread
+  const auto next_look = [&] {
+    const auto next = first.next_look(warnings.front().second);
+    return on_gpu_ ? std::min(next, base::Clock::now() + kOfGpu) : next;
+  };
   const auto sleep = [&] {
     find_places();  // the engine may have made one more
     const Asleep here(*this);

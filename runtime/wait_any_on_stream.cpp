@@ -1,13 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 // Waits for whichever of several receivers comes first, in the order of a stream.
 #include <algorithm>
+#include <exception>
 #include <utility>
 
+#include "base/log.hpp"
 #include "base/races.hpp"
 #include "runtime/handles.hpp"
+#include "runtime/kept.hpp"
 #include "runtime/wait_any.hpp"
 
 namespace sluice::detail {
+
+/// A wait or a release that a stream was given, until it has ended.
+class WaitAnyCore::Enqueued {
+ public:
+  explicit Enqueued(std::shared_ptr<WaitAnyCore> core) noexcept : core_(std::move(core)) { ++core_->enqueued_; }
+  Enqueued(const Enqueued&) = delete;
+  Enqueued& operator=(const Enqueued&) = delete;
+  ~Enqueued() { end(); }
+  void end() noexcept {
+    if (std::exchange(ended_, true)) return;
+    --core_->enqueued_;
+    core_->ended_.wake();
+  }
+
+ private:
+  const std::shared_ptr<WaitAnyCore> core_;
+  bool ended_ = false;
+};
 
 /// A wait or a release that a stream runs now.
 class WaitAnyCore::OnStream {
@@ -16,8 +37,9 @@ class WaitAnyCore::OnStream {
   OnStream(WaitAnyCore& core, device::Lane lane) : core_(core) {
     if (core_.running_.exchange(true)) throw core_.error(Code::misuse, "two streams use one WaitAny at once");
     core_.on_ = lane.host;
-    if (!core_.abandoned_) return;
+    if (!core_.abandoned_ && !core_.given_up()) return;
     end();
+    if (!core_.abandoned_) throw Error(core_.fate_->first()->error());
     throw core_.error(Code::aborted, "the WaitAny was destroyed before what a stream had of it had ended");
   }
   OnStream(const OnStream&) = delete;
@@ -34,32 +56,34 @@ class WaitAnyCore::OnStream {
 };
 
 void WaitAnyCore::check_user() const {
-  if (enqueued_ == 0 || stream_.load()->inside()) return;
+  if (enqueued_ == 0) return;
+  if (kind_ == Stream::Kind::host && static_cast<const HostStream::Impl*>(stream_.load())->inside()) return;
   throw error(Code::misuse, "a stream uses this WaitAny: its waits and releases have not ended");
 }
 
-void WaitAnyCore::check_stream(Stream stream) const {
-  if (device::of_gpu(stream))
-    throw error(Code::unsupported, "a GPU's stream cannot wait for any of several receivers: use a HostStream");
+void WaitAnyCore::check_stream(Stream stream) {
   device::check_supported(stream, rank_);
-  if (stream.kind() == Stream::Kind::program_order || stream_ != stream.handle()) check_user();
+  if (stream.kind() != kind_ || stream_ != stream.handle()) {
+    check_user();
+    if (device::of_gpu(stream) && enqueued_ > 0)
+      throw error(Code::misuse, "a HostStream uses this WaitAny: its waits and releases have not ended");
+  }
+  if (device::of_gpu(stream)) check_gpu(stream);
 }
 
 template <class F>
 void WaitAnyCore::give(Stream stream, F work) {
-  auto* const host = static_cast<HostStream::Impl*>(stream.handle());
-  stream_ = host;  // first: `check_user` looks at it
-  ++enqueued_;
-  try {
-    const auto self = [this] {
-      const base::races::NoOrder counting;
-      return shared_from_this();
-    };
-    device::on_host(host, [self = self(), work = std::move(work)](device::Lane lane) { work(lane); });
-  } catch (...) {
-    --enqueued_;
-    throw;
-  }
+  const bool to_gpu = device::of_gpu(stream);
+  stream_ = stream.handle();  // first: `check_user` looks at it
+  kind_ = stream.kind();
+  on_gpu_ = to_gpu;
+  const auto enqueued = [this] {
+    const base::races::NoOrder counting;
+    return std::make_shared<Enqueued>(shared_from_this());
+  };
+  auto run = [enqueued = enqueued(), work = std::move(work)](device::Lane lane) { work(lane, *enqueued); };
+  if (to_gpu) return give_to_gpu(stream, std::move(run));
+  device::on_host(static_cast<HostStream::Impl*>(stream.handle()), std::move(run));
 }
 
 std::shared_ptr<AnyTicket> WaitAnyCore::wait(Stream stream, Takes takes, const void* from) {
@@ -69,7 +93,10 @@ std::shared_ptr<AnyTicket> WaitAnyCore::wait(Stream stream, Takes takes, const v
     take_in_order(*ticket, takes, timeout(), from);
     ticket->done = true;
   } else {
-    give(stream, [this, ticket, takes, from](device::Lane lane) { wait_on(lane, *ticket, takes, from); });
+    if (device::of_gpu(stream)) lend(*ticket, stream);
+    give(stream, [this, ticket, takes, from](device::Lane lane, Enqueued& enqueued) {
+      wait_on(lane, enqueued, *ticket, takes, from);
+    });
   }
   return ticket;
 }
@@ -95,14 +122,15 @@ void WaitAnyCore::take_on(device::Lane lane, AnyTicket& ticket, Takes takes, con
   }
 }
 
-void WaitAnyCore::wait_on(device::Lane lane, AnyTicket& ticket, Takes takes, const void* from) {
+void WaitAnyCore::wait_on(device::Lane lane, Enqueued& enqueued, AnyTicket& ticket, Takes takes, const void* from) {
   try {
     take_on(lane, ticket, takes, from);
+    ticket.write_for_kernels();
   } catch (...) {
     ticket.thrown = std::current_exception();
   }
   const std::exception_ptr thrown = ticket.thrown;
-  --enqueued_;  // first: once the ticket is done, the host may use this
+  enqueued.end();  // first: once the ticket is done, the host may use this
   ticket.done.store(true, std::memory_order_release);
   if (thrown != nullptr) std::rethrow_exception(thrown);
 }
@@ -110,6 +138,7 @@ void WaitAnyCore::wait_on(device::Lane lane, AnyTicket& ticket, Takes takes, con
 void WaitAnyCore::throw_why_none(Timeout limit) const {
   const std::string of = "any of " + std::to_string(left()) + " receivers";
   if (abandoned_) throw error(Code::aborted, "the WaitAny was destroyed while a stream waited for " + of);
+  if (given_up()) throw Error(fate_->first()->error());
   if (interrupted()) throw error(Code::aborted, "the stream was destroyed while it waited for " + of);
   if (all_closed()) throw error(Code::misuse, "all receivers were closed here while a stream waited for " + of);
   throw_timeout(limit);
@@ -128,7 +157,7 @@ void WaitAnyCore::release(Stream stream, const std::shared_ptr<AnyTicket>& ticke
   if (ticket->released.exchange(true)) throw error(Code::misuse, "release: the ticket was released");
   if (in_order) return release_on({}, *ticket, from);
   try {
-    give(stream, [this, ticket, from](device::Lane lane) {
+    give(stream, [this, ticket, from](device::Lane lane, Enqueued& enqueued) {
       std::exception_ptr thrown;
       try {
         const OnStream here(*this, lane);
@@ -136,7 +165,7 @@ void WaitAnyCore::release(Stream stream, const std::shared_ptr<AnyTicket>& ticke
       } catch (...) {
         thrown = std::current_exception();
       }
-      --enqueued_;
+      enqueued.end();
       if (thrown != nullptr) std::rethrow_exception(thrown);
     });
   } catch (...) {
@@ -172,9 +201,20 @@ void WaitAnyCore::abandon() noexcept {
     const std::lock_guard lock(mutex_);
     if (asleep_at_ != nullptr) asleep_at_->wake();
   }
-  base::wait_until(ended_, [this] { return !running_; });
+  const Timeout most = services_ == nullptr ? kForever : services_->limits.connect;
+  base::Limit limit(std::uncaught_exceptions() > 0 ? runtime::time_to_leave(most) : most);
+  if (!end_waits(limit)) {
+    kept_ = shared_from_this();
+    return base::log(base::LogLevel::warn, "a wait of a WaitAny has not ended: it and its receivers are kept");
+  }
   all_.clear();
   left_ = 0;
+}
+
+/// False: not within the limit.
+bool WaitAnyCore::end_waits(base::Limit& limit) noexcept {
+  const bool ended = await_end(limit, [this] { return !running_; });
+  return (threads_ == nullptr || leave_gpus(limit)) && ended;
 }
 
 }  // namespace sluice::detail

@@ -23,7 +23,7 @@ std::string text_of(const Range& range) {
 End::End(Context& in, Rank of_peer, Tag of_tag, Slice of_memory, const char* role)
     : peer(of_peer), tag(of_tag), memory(std::move(of_memory)), context_(in),
       scope_(context_.scope("@segments:" + std::to_string(tag))),
-      name_("segments of tag " + std::to_string(tag) + ", " + role), lines_(context_, fate_) {
+      name_("segments of tag " + std::to_string(tag) + ", " + role) {
   if (memory.bytes() == 0) throw error(Code::bad_argument, "the buffer is empty");
 }
 
@@ -48,6 +48,7 @@ void End::begin(const Receiver& hub) {
   std::vector<base::Parking*> places;
   core_of(hub).add_places(places);
   hub_ = places.front();
+  threads_.emplace(main_->own_services(), context_.rank(), "segments", fate_);
 }
 
 Error End::error(Code code, const std::string& what) const {
@@ -119,7 +120,7 @@ bool End::sleep_until(base::Limit& limit, const char* verb, const std::function<
 }
 
 void End::run(Stream stream, const char* what, const Range& range, std::function<bool(base::Limit&)> work) {
-  lines_.run(stream, [this, what, range, work = std::move(work)] {
+  threads_->run(stream, [this, what, range, work = std::move(work)](device::Lane) {
     try {
       base::Limit time = limit({});
       if (!work(time)) throw_timeout(what, range, {});
@@ -136,7 +137,7 @@ void End::wait_connected(std::optional<Timeout> timeout) {
 }
 
 bool End::shut(base::Limit& limit) {
-  if (!lines_.close(limit)) return false;
+  if (!threads_->close(limit)) return false;
   stop();
   for (runtime::ChannelEnd* const end : ends_) {
     base::Limit at_once(Timeout::zero());
@@ -177,7 +178,7 @@ bool End::leave() noexcept {
     return false;
   }
   wake();
-  lines_.clear();
+  threads_->clear();
   stop();
   return true;
 }

@@ -22,8 +22,8 @@
 #include "runtime/cores.hpp"
 #include "runtime/fate.hpp"
 #include "runtime/handles.hpp"
+#include "runtime/stream_threads.hpp"
 #include "segments/intervals.hpp"
-#include "segments/lines.hpp"
 
 namespace sluice::segments {
 
@@ -124,10 +124,10 @@ class End {
   Scope scope_;
   const std::string name_;
   const std::shared_ptr<runtime::SharedFate> fate_ = std::make_shared<runtime::SharedFate>();
-  std::vector<runtime::ChannelEnd*> ends_;     // which the handles of the derived class own
-  const runtime::ChannelEnd* main_ = nullptr;  // the hub
-  base::Parking* hub_ = nullptr;               // its place to sleep
-  Lines lines_;
+  std::vector<runtime::ChannelEnd*> ends_;         // which the handles of the derived class own
+  const runtime::ChannelEnd* main_ = nullptr;      // the hub
+  base::Parking* hub_ = nullptr;                   // its place to sleep
+  std::optional<runtime::StreamThreads> threads_;  // from `begin` on
   std::atomic<bool> closing_{false};
   bool closed_ = false;
 };

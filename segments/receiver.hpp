@@ -31,6 +31,8 @@ class ReceiverEnd final : public End {
   /// Reports it. @throws the failure of the channel
   Found report(Watched& watched);
   void add_places(std::vector<base::Parking*>& places) const override;
+  /// The whole buffer.
+  void lend_to_kernels(device::Driver& driver, int gpu) { core_of(lanes_.front().end).lend_slots(driver, gpu); }
 
  private:
   struct Lane {

@@ -26,6 +26,7 @@ class AwaitedRange final : public detail::Awaited {
     return WaitAny::Arrival{index, receiver_->memory.slice(watched_->range.offset, watched_->range.count), {}};
   }
   void release(device::Lane, const void*) override { receiver_->release(watched_->range); }
+  void lend_to_kernels(device::Driver& driver, int gpu) override { receiver_->lend_to_kernels(driver, gpu); }
 
  private:
   const std::shared_ptr<segments::ReceiverEnd> receiver_;

@@ -14,6 +14,7 @@
 #include "apps/bench/rivals/programs/raw_ping_pong.hpp"
 #include "device/driver.hpp"
 #include "device/kernels.hpp"
+#include "tests/device/arrivals.hpp"
 #include "tests/device/litmus.hpp"
 #include "tests/device/relay.hpp"
 
@@ -167,6 +168,8 @@ void receive(void** parameters, unsigned*, unsigned*) {
   litmus_receive(kThread, args);
 }
 
+void note(void** parameters, unsigned*, unsigned*) { note_arrivals(copied<ArrivalsArgs>(parameters), alias); }
+
 template <class Args, void (*body)(const kernel::Thread&, const Args&)>
 void one_block(const Args& args, const unsigned*) {
   body(kThread, args);
@@ -201,6 +204,7 @@ bool add_kernels(void* driver) {
   register_named(LitmusArgs::kCheck, check_slot, sizeof(LitmusArgs));
   register_named(LitmusSend::kKernel, send, sizeof(LitmusSend));
   register_named(LitmusReceive::kKernel, receive, sizeof(LitmusReceive));
+  register_named(ArrivalsArgs::kKernel, note, sizeof(ArrivalsArgs));
   using namespace device;
   register_one(Kernel::write, write, sizeof(WriteArgs));
   register_one(Kernel::small_puts, small_puts<SmallPutsArgs>, sizeof(SmallPutsArgs));

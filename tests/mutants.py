@@ -125,9 +125,8 @@ def findings(root=ROOT):
 def planted_programs(root):
     """The programs for which there is a test of ctest that plants mutants."""
     text = (root / ROWS).read_text()
-    words = " ".join(re.findall(r"foreach\(program ([\w ]+)\)", text)).split()
-    literal = re.findall(r"--program (\w+)", text)
-    return {word if word.endswith("_test") else f"{word}_test" for word in words} | {"conformance", *literal}
+    named = re.findall(r"(?:planted|program IN ITEMS) ([\w ]+)\)", text)
+    return {"conformance", *" ".join(named).split(), *re.findall(r"--program (\w+)", text)}
 
 
 def page(mutants):

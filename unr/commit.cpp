@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plan decides before its first round: each rank reads the messages of its peers, the receiver says which of
+// The decisions of a plan before its first round: each rank reads the messages of its peers, the receiver says which of
 // them share a put, and the channels are opened.
 #include <algorithm>
 #include <iterator>

@@ -12,7 +12,7 @@
 namespace sluice::unr {
 namespace {
 
-/// What one put carries. A rank does not know in advance how many entries its peer has.
+/// The entries of one put. A rank does not know in advance how many entries its peer has.
 struct Chunk {
   std::uint64_t entries_in_all = 0;
   std::array<Entry, 60> entries;

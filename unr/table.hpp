@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks tell each other of a plan before its first round: the messages between them.
+// The messages of a plan, which ranks exchange before its first round.
 #pragma once
 
 #include <sluice/context.hpp>

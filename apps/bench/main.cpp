@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include <cstdlib>
+#include <string>
 #include <string_view>
 
 namespace {
@@ -20,7 +21,9 @@ int run_rank(sluice::Context& context, const bench::Options& command_line, doubl
   }
   bench::Session session(context, options, resident_at_start);
   chosen.run(session);
+  const std::string changed = session.how_line_changed();
   if (session.report) {
+    if (!changed.empty()) apps::print("# {}\n", changed);
     for (const auto& line : session.report->unused(options.goals)) apps::print("# {}\n", line);
   }
   return 0;

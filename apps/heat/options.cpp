@@ -2,11 +2,13 @@
 #include "apps/heat/options.hpp"
 
 #include "apps/common/choice.hpp"
+#include "apps/common/mesh_options.hpp"
 
 #include <CLI/CLI.hpp>
 
 #include <optional>
 #include <string>
+#include <tuple>
 
 namespace heat {
 namespace {
@@ -14,17 +16,11 @@ namespace {
 const apps::Choices<Start> kStarts = {{"sine", Start::sine}, {"spots", Start::spots}};
 
 // The options for the mesh.
-struct MeshOptions {
-  int dims = 2;
-  std::optional<Index> nx, ny, nz, all;
+struct MeshOptions : apps::MeshOptions {
   std::optional<double> fourier;
 
   void fill(Options& options) const {
-    if (dims == 2 && nz) throw CLI::ValidationError("--nz", "two dimensions have no z (--dims 3)");
-    const Index side = all.value_or(dims == 2 ? 512 : 64);
-    options.nx = nx.value_or(side);
-    options.ny = ny.value_or(side);
-    options.nz = dims == 2 ? 1 : nz.value_or(side);
+    std::tie(options.nx, options.ny, options.nz) = sides(dims == 2 ? 512 : 64);
     const double most = 1.0 / (2 * dims);
     options.fourier = fourier.value_or(dims == 2 ? 0.2 : 0.125);
     const bool stable = options.fourier > 0 && options.fourier <= most;
@@ -34,12 +30,10 @@ struct MeshOptions {
 };
 
 void add_mesh_options(CLI::App& app, MeshOptions& mesh) {
-  const CLI::Validator cells = apps::whole_number(3, 1 << 24);
-  app.add_option("--dims", mesh.dims, "dimensions: 2 (default) or 3")->check(CLI::IsMember({2, 3}))->option_text("2|3");
-  app.add_option("--nx", mesh.nx, "cells along x; default: 512, or 64 with --dims 3")->transform(cells);
-  app.add_option("--ny", mesh.ny, "cells along y")->transform(cells);
-  app.add_option("--nz", mesh.nz, "cells along z")->transform(cells);
-  app.add_option("-n,--ncells", mesh.all, "cells along each axis")->transform(cells);
+  apps::add_dims_option(app, mesh, {"", ""});
+  apps::add_side_options(app, mesh, apps::whole_number(3, 1 << 24),
+                         {"cells along x; default: 512, or 64 with --dims 3", "cells along y", "cells along z"},
+                         "-n,--ncells");
   app.add_option("--fourier", mesh.fourier,
                  "a step in time: diffusivity x time / square of a cell's side; default: 0.2, or 0.125 with --dims 3");
 }

@@ -1,44 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/jacobi/options.hpp"
 
+#include "apps/common/mesh_options.hpp"
+
 #include <CLI/CLI.hpp>
 
 #include <cmath>
 #include <optional>
 #include <string>
+#include <tuple>
 
 namespace jacobi {
 namespace {
 
 // The options for the mesh.
-struct MeshOptions {
-  int dims = 2;
-  std::optional<apps::Index> nx, ny, nz, all;
+struct MeshOptions : apps::MeshOptions {
   std::optional<std::string> periodic;
 
   void fill(Options& options) const {
-    if (dims == 2 && nz) throw CLI::ValidationError("--nz", "two dimensions have no z (--dims 3)");
+    std::tie(options.nx, options.ny, options.nz) = sides(dims == 2 ? 1024 : 128);
     if (dims == 3 && periodic)
       throw CLI::ValidationError("--periodic", "with --dims 3 the boundary is fixed all around");
-    const apps::Index side = all.value_or(dims == 2 ? 1024 : 128);
-    options.nx = nx.value_or(side);
-    options.ny = ny.value_or(side);
-    options.nz = dims == 2 ? 1 : nz.value_or(side);
     options.periodic_x = periodic && periodic->starts_with('x');
     options.periodic_y = dims == 2 && periodic.value_or("y").ends_with('y');
   }
 };
 
 void add_mesh_options(CLI::App& app, MeshOptions& mesh) {
-  const CLI::Validator points = apps::whole_number(3, 1 << 24);
-  app.add_option("--dims", mesh.dims, "dimensions: 2 (default; five-point stencil) or 3 (27-point stencil)")
-      ->check(CLI::IsMember({2, 3}))
-      ->option_text("2|3");
-  app.add_option("--nx", mesh.nx, "points along x, with the boundary; default: 1024, or 128 with --dims 3")
-      ->transform(points);
-  app.add_option("--ny", mesh.ny, "points along y")->transform(points);
-  app.add_option("--nz", mesh.nz, "points along z")->transform(points);
-  app.add_option("-n,--num-cells", mesh.all, "points along each axis")->transform(points);
+  apps::add_dims_option(app, mesh, {"; five-point stencil", " (27-point stencil)"});
+  apps::add_side_options(
+      app, mesh, apps::whole_number(3, 1 << 24),
+      {"points along x, with the boundary; default: 1024, or 128 with --dims 3", "points along y", "points along z"});
   app.add_option("--periodic", mesh.periodic,
                  "where a mesh of two dimensions wraps around: none, x, y or xy; default: y")
       ->check(CLI::IsMember({"none", "x", "y", "xy"}))

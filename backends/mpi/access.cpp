@@ -56,16 +56,11 @@ class OfferedMemory final : private Party {
   std::uint64_t number_ = 0;
 };
 
-Bounds bounds_of(const Offered& offered) {
-  constexpr const char* kNotMapped = "it is not mapped";
-  return {.offered = offered.bytes, .no_atomics = kNotMapped, .no_gpus = kNotMapped};
-}
-
 class MpiAccess final : public EngineAccess, private Mover {
  public:
   MpiAccess(Station& station, Destination& there, int depth, device::Watch& watch, const Offered& offered)
-      : EngineAccess(bounds_of(offered), depth, watch, "mpi: carried out by the owner's engine"), station_(station),
-        there_(there), offered_(offered), asked_(static_cast<std::size_t>(depth)) {
+      : EngineAccess(unmapped_bounds(offered.bytes), depth, watch, "mpi: carried out by the owner's engine"),
+        station_(station), there_(there), offered_(offered), asked_(static_cast<std::size_t>(depth)) {
     const std::lock_guard lock(station.mutex);
     number_ = station.add(*this);
     there.movers.insert(this);
@@ -154,13 +149,7 @@ class MpiAccess final : public EngineAccess, private Mover {
 
 Offer offer_memory(Station& station, const device::Extent& memory) {
   check_offered(memory);
-  if (memory.driver != nullptr) {
-    const std::string why = "mpi: memory of a GPU is not offered";
-    Key key{bytes_of(Offered{}), {}, {}};
-    const auto text = std::as_bytes(std::span(why));
-    key.bytes.insert(key.bytes.end(), text.begin(), text.end());
-    return {std::move(key), why, nullptr};
-  }
+  if (memory.driver != nullptr) return unreachable(Offered{}, "mpi: memory of a GPU is not offered");
   auto offered = std::make_shared<OfferedMemory>(station, memory);
   Key key = offered->key();
   return {std::move(key), "mpi: offered to requests, which the engine carries out", std::move(offered)};
@@ -168,12 +157,7 @@ Offer offer_memory(Station& station, const device::Extent& memory) {
 
 std::unique_ptr<Access> open_access(Station& station, Destination& there, int depth, device::Watch& watch,
                                     const Key& key) {
-  const auto offered = value_in<Offered>(key.bytes);
-  if (key.bytes.size() > sizeof offered) {
-    const auto* const why = reinterpret_cast<const char*>(key.bytes.data()) + sizeof offered;
-    throw std::runtime_error(std::string(why, key.bytes.size() - sizeof offered));
-  }
-  return std::make_unique<MpiAccess>(station, there, depth, watch, offered);
+  return std::make_unique<MpiAccess>(station, there, depth, watch, offered_by<Offered>(key));
 }
 
 }  // namespace sluice::backends::mpi

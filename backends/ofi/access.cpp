@@ -14,15 +14,10 @@ struct Offered {
   std::uint64_t bytes = 0;
 };
 
-Bounds bounds_of(const Offered& offered) {
-  constexpr const char* kNotMapped = "it is not mapped";
-  return {.offered = offered.bytes, .no_atomics = kNotMapped, .no_gpus = kNotMapped};
-}
-
 class RmaAccess final : public EngineAccess, private Mover {
  public:
   RmaAccess(Station& station, Destination& there, int depth, device::Watch& watch, const Offered& offered)
-      : EngineAccess(bounds_of(offered), depth, watch, station.provider + ": posted by the engine"),
+      : EngineAccess(unmapped_bounds(offered.bytes), depth, watch, station.provider + ": posted by the engine"),
         Mover(station, there, watch, "a request"), route_(there.route(0)),
         rail_(*route_.rail), offered_{route_.from, route_.address, offered.spot},
         depth_(static_cast<std::size_t>(depth)), flights_(depth_ + kPieces) {
@@ -192,22 +187,13 @@ Offer offer_memory(Station& station, const device::Extent& memory) {
     return {{bytes_of(offered), {}, {}}, station.provider + ": offered in place", std::move(pin)};
   } catch (const std::runtime_error& reason) {
     if (memory.driver == nullptr) throw;
-    const std::string why = station.provider + ": " + reason.what();
-    Key key{bytes_of(Offered{}), {}, {}};
-    const auto* const text = reinterpret_cast<const std::byte*>(why.data());
-    key.bytes.insert(key.bytes.end(), text, text + why.size());
-    return {std::move(key), why, nullptr};
+    return unreachable(Offered{}, station.provider + ": " + reason.what());
   }
 }
 
 std::unique_ptr<Access> open_access(Station& station, Destination& there, int depth, device::Watch& watch,
                                     const Key& key) {
-  const auto offered = value_in<Offered>(key.bytes);
-  if (key.bytes.size() > sizeof offered) {
-    const auto* const why = reinterpret_cast<const char*>(key.bytes.data()) + sizeof offered;
-    throw std::runtime_error(std::string(why, key.bytes.size() - sizeof offered));
-  }
-  return std::make_unique<RmaAccess>(station, there, depth, watch, offered);
+  return std::make_unique<RmaAccess>(station, there, depth, watch, offered_by<Offered>(key));
 }
 
 }  // namespace sluice::backends::ofi

@@ -68,7 +68,11 @@ void wait(std::span<MPIS_Request> matches, MPI_Status* statuses) {
 }
 
 void free_all(std::span<MPIS_Request> requests) {
-  for (MPIS_Request& request : requests) delete std::exchange(request, nullptr);
+  for (MPIS_Request& request : requests) {
+    const std::unique_ptr<MPIS_Request_struct> handle(std::exchange(request, nullptr));
+    if (handle == nullptr || handle->request == nullptr) continue;
+    if (Queue* const queue = handle->request->started_on()) queue->keep(std::move(handle->request));
+  }
 }
 
 std::shared_ptr<Queue> make_queue(MPIS_Queue_type type, void* stream) {

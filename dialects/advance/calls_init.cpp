@@ -2,8 +2,6 @@
 // MPI Advance's functions: requests, memory, and the beginning of MPI.
 #include <sluice/dialects/mpis.h>
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -14,10 +12,12 @@
 #include "dialects/advance/queue.hpp"
 #include "dialects/common/collectives.hpp"
 #include "dialects/common/outcome.hpp"
+#include "rma/mpi/behind.hpp"
 
 namespace sluice::advance {
 namespace {
 
+using mpi_rma::behind;
 using stream_mpi::Envelope;
 using stream_mpi::guarded;
 using stream_mpi::Job;
@@ -81,13 +81,6 @@ Space space_of(MPI_Info info) {
   throw Refused(kUnsupported, "no known kind of memory in mpi_memory_alloc_kinds: '" + std::string(kind) + "'");
 }
 
-/// The definition behind this library: a tool's, or MPI's.
-template <class Function>
-Function* next(const char* name, Function* mpis_own) {
-  void* const found = dlsym(RTLD_NEXT, name);
-  return found == nullptr ? mpis_own : reinterpret_cast<Function*>(found);
-}
-
 int with_job(int result) {
   if (result == MPI_SUCCESS) Job::make(end_queues);
   return result;
@@ -99,10 +92,10 @@ int with_job(int result) {
 using namespace sluice::advance;
 
 // Here all ranks meet, which a context of theirs needs: the dialect's own functions are called by some of them.
-int MPI_Init(int* argc, char*** argv) { return with_job(next("MPI_Init", &PMPI_Init)(argc, argv)); }
+int MPI_Init(int* argc, char*** argv) { return with_job(behind("MPI_Init", &PMPI_Init)(argc, argv)); }
 
 int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
-  return with_job(next("MPI_Init_thread", &PMPI_Init_thread)(argc, argv, required, provided));
+  return with_job(behind("MPI_Init_thread", &PMPI_Init_thread)(argc, argv, required, provided));
 }
 
 int MPIS_Send_init(const void* buffer, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <iterator>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -37,39 +36,53 @@ Refused no_such_queue() { return {MPI_ERR_ARG, "there is no such queue"}; }
 }  // namespace
 
 void Queue::start(std::span<MPIS_Request> requests) {
-  std::vector<std::shared_ptr<Request>> starting;
-  for (MPIS_Request_struct* const handle : requests) {
-    if (handle == MPIS_REQUEST_NULL) continue;
-    if (handle->of_match) throw Refused(stream_mpi::kInvalidState, "a start of the request of a match");
-    if (std::ranges::count(starting, handle->request) > 0)
-      throw Refused(stream_mpi::kInvalidState, "a second start of a request before MPIS_Enqueue_waitall");
-    starting.push_back(handle->request);
-  }
-  for (const auto& request : starting) {
-    if (request->matching()) complete_match(*request);
-    request->check_start(*this);
+  starting_.clear();
+  try {
+    for (const MPIS_Request_struct* const handle : requests) {
+      if (handle != MPIS_REQUEST_NULL) check_start(*handle);
+    }
+  } catch (...) {
+    for (Request* const request : starting_) request->not_started();
+    throw;
   }
   // Receives first: a send of this rank may wait for a peer that waits for the credit of such a receive.
-  const auto is_receive = [](const auto& request) { return request->kind() == Request::Kind::receive; };
-  if (!std::ranges::is_partitioned(starting, is_receive))  // it needs memory
-    std::stable_partition(starting.begin(), starting.end(), is_receive);
-  for (const auto& request : starting) request->start();
-  const stream_mpi::OperationList operations = operations_of(starting);
-  std::ranges::move(starting, std::back_inserter(started_));
-  if (!operations.empty()) line_->start(operations);
+  const auto is_receive = [](const Request* request) { return request->kind() == Request::Kind::receive; };
+  if (!std::ranges::is_partitioned(starting_, is_receive))  // it needs memory
+    std::stable_partition(starting_.begin(), starting_.end(), is_receive);
+  const std::size_t before = started_.size();
+  for (Request* const request : starting_) {
+    started_.push_back(request);
+    operations_.push_back(&request->operation());
+  }
+  if (!starting_.empty()) line_->start(std::span(operations_).subspan(before));
+}
+
+/// Marks the request as started, so that a second start in the same call is found, too.
+void Queue::check_start(const MPIS_Request_struct& handle) {
+  if (handle.of_match) throw Refused(stream_mpi::kInvalidState, "a start of the request of a match");
+  Request& request = *handle.request;
+  if (request.matching()) complete_match(request);
+  request.check_start(*this);
+  starting_.push_back(&request);
+  request.start(*this);
 }
 
 void Queue::wait_all() {
   if (started_.empty()) return;
-  for (const auto& request : started_) request->waited_for();
-  line_->wait_all(operations_of(started_));
-  started_.clear();
+  line_->wait_all(operations_);
+  forget_started();
 }
 
-stream_mpi::OperationList Queue::operations_of(std::span<const std::shared_ptr<Request>> requests) {
+void Queue::forget_started() noexcept {
+  for (Request* const request : started_) request->not_started();
+  started_.clear();
   operations_.clear();
-  for (const auto& request : requests) operations_.push_back(&request->operation());
-  return operations_;
+  freed_.clear();
+}
+
+Queue::~Queue() {
+  line_ = nullptr;
+  forget_started();
 }
 
 MPIS_Queue add_queue(std::shared_ptr<Queue> queue) {

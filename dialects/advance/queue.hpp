@@ -17,6 +17,10 @@ namespace sluice::advance {
 class Queue {
  public:
   explicit Queue(std::unique_ptr<stream_mpi::Line> line) : line_(std::move(line)), on_gpu_(line_->gpu().has_value()) {}
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
+  /// What is started on it can be freed afterwards, or has been and ends.
+  ~Queue();
 
   stream_mpi::Line& line() const noexcept { return *line_; }
   bool on_gpu() const noexcept { return on_gpu_; }
@@ -24,15 +28,19 @@ class Queue {
   void start(std::span<MPIS_Request> requests);
   /// Later work on the stream waits for all that was started since the last call.
   void wait_all();
+  /// Keeps a request that the program has freed, and that is started on this queue, until `wait_all` or its own end.
+  void keep(std::shared_ptr<Request> freed) { freed_.push_back(std::move(freed)); }
 
  private:
-  /// Valid until the next call.
-  stream_mpi::OperationList operations_of(std::span<const std::shared_ptr<Request>> requests);
+  void check_start(const MPIS_Request_struct& handle);
+  void forget_started() noexcept;
 
   std::unique_ptr<stream_mpi::Line> line_;
   bool on_gpu_;
-  std::vector<std::shared_ptr<Request>> started_;
-  std::vector<const std::shared_ptr<stream_mpi::Operation>*> operations_;  // keeps its memory
+  std::vector<Request*> starting_;                                         // keeps its memory
+  std::vector<Request*> started_;                                          // a request that is started lives
+  std::vector<const std::shared_ptr<stream_mpi::Operation>*> operations_;  // those of `started_`
+  std::vector<std::shared_ptr<Request>> freed_;                            // of `started_`
 };
 
 /// The queues of this process. Any thread.

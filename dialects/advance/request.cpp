@@ -56,8 +56,8 @@ Request::~Request() {
 
 void Request::end(const char* where) {
   pairing_ = nullptr;
-  if (operation_ != nullptr && operation_.use_count() == 1)
-    (void)stream_mpi::guarded(where, [&] { operation_->close(kContextTimeout); });
+  if (operation_ == nullptr) return;
+  if (operation_->end()) (void)stream_mpi::guarded(where, [&] { operation_->close(kContextTimeout); });
   operation_ = nullptr;
 }
 
@@ -131,8 +131,8 @@ void Request::describe(MPI_Status* status) const {
 
 void Request::check_start(const Queue& queue) const {
   if (!matched()) throw Refused(kInvalidState, "a start of a request that is not matched");
-  if (started_) throw Refused(kInvalidState, "a second start of a request before MPIS_Enqueue_waitall");
-  if (!to_nobody() && on_gpu_ != queue.line().gpu().has_value())
+  if (started_on_ != nullptr) throw Refused(kInvalidState, "a second start of a request before MPIS_Enqueue_waitall");
+  if (!to_nobody() && on_gpu_ != queue.on_gpu())
     throw Refused(kUnsupported, "a start on a queue of another kind than that of the match");
 }
 

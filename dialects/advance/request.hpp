@@ -27,7 +27,7 @@ class Request {
   explicit Request(std::unique_ptr<stream_mpi::Pairing> naming);
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
-  /// Blocks until no peer uses the buffer, unless a stream still uses it: that then drops it.
+  /// Blocks until no peer uses the buffer, unless a stream still uses it: its last item then ends it.
   ~Request();
 
   Kind kind() const noexcept { return kind_; }
@@ -44,8 +44,11 @@ class Request {
 
   /// @throws Refused if it cannot be started there
   void check_start(const Queue& queue) const;
-  void start() noexcept { started_ = true; }
-  void waited_for() noexcept { started_ = false; }
+  void start(Queue& queue) noexcept { started_on_ = &queue; }
+  /// It was waited for, its queue ends, or it is not started after all.
+  void not_started() noexcept { started_on_ = nullptr; }
+  /// Null unless it is started.
+  Queue* started_on() const noexcept { return started_on_; }
   /// Null before the match.
   const std::shared_ptr<stream_mpi::Operation>& operation() const noexcept { return operation_; }
 
@@ -70,7 +73,7 @@ class Request {
   State state_ = State::unmatched;
   bool begun_ = false;  ///< the match; perhaps before the program's call for it
   bool on_gpu_ = false;
-  bool started_ = false;
+  Queue* started_on_ = nullptr;
   stream_mpi::Layout layout_;
   std::unique_ptr<stream_mpi::Pairing> pairing_;
   std::exception_ptr failure_;

@@ -30,6 +30,7 @@ class Together final : public Operation {
   void enqueue_start(Stream stream) override { collective_.start(stream); }
   void enqueue_wait(Stream stream) override { collective_.wait(stream); }
   void close(std::optional<Timeout> timeout) override { collective_.close(timeout); }
+  void let_go() noexcept override { collective_ = {}; }
 
  private:
   Collective collective_;

@@ -7,12 +7,13 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <mutex>
+#include <cstdint>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/limit.hpp"
+#include "base/words.hpp"
 #include "dialects/common/outcome.hpp"
 #include "rma/rest.hpp"
 
@@ -27,20 +28,14 @@ void noting(Faults& faults, Work work) {
   faults.note(guarded(kWhere, work));
 }
 
+/// Goes on with an operation. True: it is complete, or has failed.
+bool advances(Operation& operation, Faults& faults) {
+  bool complete = true;
+  noting(faults, [&] { complete = operation.advance(); });
+  return complete;
+}
+
 using Unfinished = std::vector<Operation*>;
-
-/// Goes on with each; those that are complete, or have failed, are left out. True: there was one.
-bool advance_all(Unfinished& operations, Faults& faults) {
-  return std::erase_if(operations, [&](Operation* operation) {
-           bool complete = true;
-           noting(faults, [&] { complete = operation->advance(); });
-           return complete;
-         }) > 0;
-}
-
-bool all_passive(const Unfinished& operations) {
-  return std::ranges::all_of(operations, [](const Operation* operation) { return operation->passive(); });
-}
 
 /// Sets a flag when the stream has run it, or has stopped and destroys it.
 class Mark {
@@ -66,132 +61,247 @@ class Mark {
 
 }  // namespace
 
-/// Operations of one start or wait. Consecutive items with the same operations share it.
+/// The operations of a start or a wait.
 struct HostLine::Batch {
-  Operations operations;
-  std::shared_ptr<Faults> faults;
-  Timeout limit;
+  Batch(OperationList list, Faults& met, Timeout longest);
+
+  bool is_of(OperationList list) const noexcept {
+    return std::ranges::equal(operations, list, [](const auto& one, const auto* other) { return one == *other; });
+  }
+  void enqueued() noexcept {
+    items_.enqueued();
+    for (const auto& operation : operations) operation->enqueued();
+  }
+  /// The last use by an item: then the batch may be destroyed.
+  void passed() noexcept;
+  bool in_use() const noexcept { return items_.in_use(); }
+  bool any_ended() const noexcept {
+    return std::ranges::any_of(operations, [](const auto& operation) { return operation->ended(); });
+  }
 
   static void start_all(const Batch& batch) {
-    for (const auto& operation : batch.operations) noting(*batch.faults, [&] { operation->start(); });
+    for (const auto& operation : batch.operations) noting(batch.faults, [&] { operation->start(); });
   }
   static void complete_all(const Batch& batch);
+
+  Operations operations;
+  Unfinished active;   ///< of these, those that peers need
+  Unfinished passive;  ///< the others
+  bool starts_shortly;
+  Faults& faults;
+  Timeout limit;
+
+ private:
+  void complete_in_turns(std::size_t first) const;
+  void finish(const Unfinished& some) const;
+
+  ItemCount items_;
 };
 
-/// The last one may block, and so may those that peers need nothing of.
+HostLine::Batch::Batch(OperationList list, Faults& met, Timeout longest) : faults(met), limit(longest) {
+  for (const auto* operation : list) {
+    operations.push_back(*operation);
+    ((*operation)->passive() ? passive : active).push_back(operation->get());
+  }
+  const auto is_short = [](const auto& operation) { return operation->starts_shortly(); };
+  starts_shortly = std::ranges::all_of(operations, is_short);
+}
+
+void HostLine::Batch::passed() noexcept {
+  for (const auto& operation : operations) operation->passed();
+  base::light_fence();
+  for (const auto& operation : operations) operation->let_go_if_last();
+  items_.passed();
+}
+
+/// Blocks for those that peers need nothing of once the others are complete.
 void HostLine::Batch::complete_all(const Batch& batch) {
+  for (std::size_t i = 0; i < batch.active.size(); ++i)
+    if (!advances(*batch.active[i], batch.faults)) return batch.complete_in_turns(i);
+  batch.finish(batch.passive);
+}
+
+void HostLine::Batch::finish(const Unfinished& some) const {
+  for (Operation* const operation : some) noting(faults, [&] { operation->finish(); });
+}
+
+/// Of those that peers need the last one may block: a peer that is late holds no other back.
+void HostLine::Batch::complete_in_turns(std::size_t first) const {
   constexpr auto kNap = std::chrono::microseconds(50);
-  Faults& faults = *batch.faults;
-  static thread_local Unfinished operations;  // keeps its memory from item to item
-  operations.clear();
-  for (const auto& operation : batch.operations) operations.push_back(operation.get());
-  std::optional<base::Limit> limit;  // a wait for what has arrived reads no clock
-  rma::Rest rest(0);
-  for (;;) {
-    if (advance_all(operations, faults)) rest = rma::Rest(0);
-    if (operations.size() <= 1 || all_passive(operations)) break;
-    if (!limit) limit.emplace(batch.limit);
-    if (limit->over()) {
+  static thread_local Unfinished left;  // keeps its memory from item to item
+  left.assign(active.begin() + static_cast<std::ptrdiff_t>(first), active.end());
+  std::optional<base::Limit> overall;  // a wait for what has arrived reads no clock
+  for (rma::Rest rest(0); left.size() > 1;) {
+    if (std::erase_if(left, [&](Operation* one) { return advances(*one, faults); }) > 0) {
+      rest = rma::Rest(0);
+      continue;
+    }
+    if (!overall) overall.emplace(limit);
+    if (overall->over()) {
       noting(faults, [] { throw Refused(MPI_ERR_OTHER, "a wait has lasted longer than SLUICE_TIMEOUT"); });
       return;
     }
     if (!rest.spin_or_yield(kOwnYields)) std::this_thread::sleep_for(kNap);
   }
-  for (Operation* const operation : operations) noting(faults, [&] { operation->finish(); });
+  finish(left);
+  finish(passive);
 }
 
-/// An item of the stream. A stream that has stopped destroys it without running it, which is an error.
+/// A program starts and waits for a few lists again and again, so each is copied once.
+class HostLine::Batches {
+ public:
+  Batch& of(OperationList operations, Faults& faults, Timeout limit) {
+    const std::size_t recent = std::min(all_.size(), kRecent);
+    for (std::size_t i = 0; i < recent; ++i) {
+      Batch& batch = *all_[all_.size() - 1 - last_];
+      if (batch.is_of(operations)) return batch;
+      last_ = last_ + 1 == recent ? 0 : last_ + 1;
+    }
+    const bool many = all_.size() >= drop_at_;
+    std::erase_if(all_, [&](const auto& batch) { return !batch->in_use() && (many || batch->any_ended()); });
+    if (many) drop_at_ = 2 * all_.size() + 2 * kRecent;
+    last_ = 0;
+    return *all_.emplace_back(std::make_unique<Batch>(operations, faults, limit));
+  }
+  bool in_use() const noexcept {
+    return std::ranges::any_of(all_, [](const auto& batch) { return batch->in_use(); });
+  }
+
+ private:
+  static constexpr std::size_t kRecent = 8;  // as many are looked through
+  std::vector<std::unique_ptr<Batch>> all_;
+  std::size_t last_ = 0;  // how far before the end of `all_` the last one lies
+  std::size_t drop_at_ = 2 * kRecent;
+};
+
+struct HostLine::Shared {
+  Faults faults;
+  Batches batches;
+};
+
+/// An item of the program's stream. A stream that has stopped destroys it without running it, which is an error.
 class HostLine::Item {
  public:
-  Item(Step* step, std::shared_ptr<const Batch> batch) : step_(step), batch_(std::move(batch)) {}
-  Item(Item&&) noexcept = default;
+  Item(Step* step, Batch& batch) : step_(step), batch_(&batch) {}
+  Item(Item&& other) noexcept : step_(other.step_), batch_(std::exchange(other.batch_, nullptr)) {}
   Item(const Item&) = delete;
   Item& operator=(Item&&) = delete;
   Item& operator=(const Item&) = delete;
   ~Item() {
-    if (batch_ != nullptr) batch_->faults->note(MPI_ERR_OTHER);
+    if (batch_ == nullptr) return;
+    batch_->faults.note(MPI_ERR_OTHER);
+    batch_->passed();
   }
 
   void operator()() {
-    const std::shared_ptr<const Batch> batch = std::move(batch_);
-    noting(*batch->faults, [&] { step_(*batch); });
+    Batch& batch = *std::exchange(batch_, nullptr);
+    noting(batch.faults, [&] { step_(batch); });
+    batch.passed();
   }
 
  private:
   Step* step_;
-  std::shared_ptr<const Batch> batch_;
+  Batch* batch_;
 };
 
-/// Items of a stream of the line's own, in order. The stream's thread or a waiting host runs them, one of them at a
-/// time.
+/// Items of a stream of the line's own, in order. The stream's thread or the host runs them, one of them at a time.
 class HostLine::OwnItems {
  public:
-  /// True: the caller enqueues a call of `called` on the stream.
-  bool add(Item item) {
-    const std::lock_guard lock(mutex_);
-    items_.push_back(std::move(item));
-    return !std::exchange(calling_, true);
+  /// By the host. True: the caller enqueues a call of `called` on the stream.
+  bool add(Step* step, Batch& batch) {
+    const std::uint64_t tail = tail_.load(std::memory_order_relaxed);
+    items_[tail % kMost] = {step, &batch};
+    tail_.store(tail + 1, std::memory_order_release);
+    base::light_fence();  // either this sees that `called` has begun, or `called` sees the item
+    if (called_.load(std::memory_order_relaxed)) return false;
+    called_.store(true, std::memory_order_relaxed);  // no other thread does
+    return true;
   }
   /// The stream has refused that call: the next item needs another.
-  void not_called() {
-    const std::lock_guard lock(mutex_);
-    calling_ = false;
+  void not_called() noexcept { called_.store(false, std::memory_order_relaxed); }
+  /// By the host: as full as a host stream that holds its host back.
+  bool full() const noexcept {
+    return tail_.load(std::memory_order_relaxed) - head_.load(std::memory_order_acquire) == kMost;
   }
-  /// As full as a host stream that holds its host back.
-  bool full() {
-    constexpr std::size_t kMost = 65536;
-    const std::lock_guard lock(mutex_);
-    return items_.size() >= kMost;
+  /// By the host: runs the step now if no item is left, and no other thread runs one. False: it has not run.
+  bool run_behind_nothing(Step* step, const Batch& batch) {
+    if (head_.load(std::memory_order_acquire) != tail_.load(std::memory_order_relaxed) || !take_turn_at_once())
+      return false;
+    noting(batch.faults, [&] { step(batch); });
+    give_turn();
+    return true;
   }
   /// On the stream.
   void called() {
-    {
-      const std::lock_guard lock(mutex_);
-      calling_ = false;
-    }
-    run_all();
+    called_.store(false, std::memory_order_relaxed);
+    base::heavy_fence();
+    take_turn();
+    run_items();
+    give_turn();
   }
-  /// Returns when all that was added before has run.
+  /// By the host: returns when all that was added before has run.
   void run_all() {
-    std::unique_lock turn(running_, std::try_to_lock);
-    for (rma::Rest rest(0, 0); !turn.owns_lock() && rest.spin_or_yield(kOwnYields);) (void)turn.try_lock();
-    if (!turn.owns_lock()) turn.lock();
-    {
-      const std::lock_guard lock(mutex_);
-      taken_.swap(items_);
-    }
-    for (Item& item : taken_) item();
-    taken_.clear();
+    take_turn();
+    run_items();
+    head_.store(0, std::memory_order_relaxed);  // the next items lie where the last ones did, in the processor's cache
+    tail_.store(0, std::memory_order_relaxed);
+    give_turn();
   }
 
  private:
-  std::mutex running_;
-  std::vector<Item> taken_;  // by the thread that has locked `running_`
-  std::mutex mutex_;
-  std::vector<Item> items_;
-  bool calling_ = false;  // the stream has a call of `called` in front of it
+  struct Entry {
+    Step* step;
+    Batch* batch;
+  };
+  static constexpr std::uint64_t kMost = 65536;
+
+  bool take_turn_at_once() noexcept {
+    return !running_.load(std::memory_order_relaxed) && !running_.exchange(true, std::memory_order_acquire);
+  }
+  void take_turn() {
+    constexpr std::chrono::nanoseconds kLongestNap = std::chrono::milliseconds(1);
+    rma::Rest rest(0, 0);
+    while (!take_turn_at_once())
+      if (!rest.spin_or_yield(kOwnYields))
+        std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(rest.lasted() / 20, kLongestNap));
+  }
+  /// By the thread that has the turn.
+  void run_items() {
+    std::uint64_t head = head_.load(std::memory_order_relaxed);
+    while (head != tail_.load(std::memory_order_acquire)) {
+      const auto [step, batch] = items_[head % kMost];
+      noting(batch->faults, [step = step, batch = batch] { step(*batch); });
+      batch->passed();
+      head_.store(++head, std::memory_order_release);
+    }
+  }
+  void give_turn() noexcept { running_.store(false, std::memory_order_release); }
+
+  std::unique_ptr<Entry[]> items_{new Entry[kMost]};  // no page is touched before it is used
+  std::atomic<std::uint64_t> tail_{0};                // by the host
+  std::atomic<std::uint64_t> head_{0};                // by the thread that has the turn
+  std::atomic<bool> running_{false};                  // a thread has it
+  std::atomic<bool> called_{false};                   // the stream has a call of `called` in front of it
 };
 
 HostLine::HostLine(const Context& context)
-    : own_(HostStream({.name = "stream MPI"})), own_items_(std::make_shared<OwnItems>()), limit_(context.timeout()) {}
+    : limit_(context.timeout()), shared_(std::make_shared<Shared>()), own_items_(std::make_shared<OwnItems>()),
+      own_(HostStream({.name = "stream MPI"})) {}
 
 HostLine::HostLine(const Context& context, sluice_host_stream* const* variable)
-    : variable_(variable), limit_(context.timeout()) {}
+    : limit_(context.timeout()), shared_(std::make_shared<Shared>()), variable_(variable) {}
 
-void HostLine::enqueue(Step* step, OperationList operations) {
-  const auto is_same = [](const auto& one, const auto* other) { return one == *other; };
-  std::shared_ptr<const Batch> batch = last_.lock();
-  if (batch == nullptr || !std::ranges::equal(batch->operations, operations, is_same)) {
-    Operations kept;
-    kept.reserve(operations.size());
-    for (const auto* operation : operations) kept.push_back(*operation);
-    batch = std::make_shared<const Batch>(Batch{std::move(kept), faults_, limit_});
-  }
-  last_ = batch;
-  Item item(step, std::move(batch));
-  if (!own_) return (*variable_)->stream.run(std::move(item));
+/// Items that are left on a stream of the program keep what they use.
+HostLine::~HostLine() {
+  own_.reset();
+  if (shared_->batches.in_use()) static_cast<void>(new std::shared_ptr<Shared>(shared_));
+}
+
+void HostLine::enqueue(Step* step, Batch& batch) {
+  batch.enqueued();
+  if (!own_) return (*variable_)->stream.run(Item(step, batch));
   if (own_items_->full()) own_items_->run_all();
-  if (!own_items_->add(std::move(item))) return;
+  if (!own_items_->add(step, batch)) return;
   try {
     own_->run([items = own_items_] { items->called(); });
   } catch (...) {
@@ -200,9 +310,15 @@ void HostLine::enqueue(Step* step, OperationList operations) {
   }
 }
 
-void HostLine::start(OperationList operations) { enqueue(Batch::start_all, operations); }
+void HostLine::start(OperationList operations) {
+  Batch& batch = shared_->batches.of(operations, shared_->faults, limit_);
+  if (own_ && batch.starts_shortly && own_items_->run_behind_nothing(Batch::start_all, batch)) return;
+  enqueue(Batch::start_all, batch);
+}
 
-void HostLine::wait_all(OperationList operations) { enqueue(Batch::complete_all, operations); }
+void HostLine::wait_all(OperationList operations) {
+  enqueue(Batch::complete_all, shared_->batches.of(operations, shared_->faults, limit_));
+}
 
 void HostLine::await_here() {
   const auto reached = std::make_shared<Mark::Flag>(false);
@@ -217,7 +333,7 @@ int HostLine::wait() {
   } else {
     await_here();
   }
-  return faults_->take();
+  return shared_->faults.take();
 }
 
 }  // namespace sluice::stream_mpi

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "dialects/common/outcome.hpp"
+#include "rma/mpi/at_finalize.hpp"
 #include "rma/mpi/log.hpp"
 
 namespace sluice::stream_mpi {
@@ -39,13 +40,6 @@ extern "C" int sluice_stream_mpi_end(MPI_Comm, int, void*, void*) {
   });
   static_cast<void>(failed);  // it was logged, and MPI ends all the same
   return MPI_SUCCESS;
-}
-
-/// MPI frees attributes of MPI_COMM_SELF before anything else in MPI_Finalize (MPI 4.0, 11.2.4).
-void end_with_finalize() {
-  int key = MPI_KEYVAL_INVALID;
-  PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &sluice_stream_mpi_end, &key, nullptr);
-  PMPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr);
 }
 
 /// The ranks of `comm` in MPI_COMM_WORLD.
@@ -80,7 +74,7 @@ void Job::make(std::function<void()> at_end) {
     current.job = std::move(made);
     current.at_end = std::move(at_end);
   });
-  if (failed == 0) end_with_finalize();
+  if (failed == 0) mpi_rma::at_finalize(&sluice_stream_mpi_end);
 }
 
 std::shared_ptr<Job> Job::current() {

@@ -5,12 +5,30 @@
 #include <sluice/stream.hpp>
 #include <sluice/types.hpp>
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "base/words.hpp"
+
 namespace sluice::stream_mpi {
+
+/// How many items of host streams have something. One thread at a time enqueues, and one runs, so no instruction is
+/// locked.
+class ItemCount {
+ public:
+  void enqueued() noexcept { ++enqueued_; }
+  /// The last use by an item.
+  void passed() noexcept { passed_.store(passed_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
+  bool in_use() const noexcept { return passed_.load(std::memory_order_acquire) != enqueued_; }
+
+ private:
+  std::uint64_t enqueued_ = 0;
+  std::atomic<std::uint64_t> passed_{0};
+};
 
 /// Each start is followed by its completion before the next start. It is driven by the thread of a host stream, in
 /// program order, or by a GPU's stream, always by the same of the two.
@@ -32,6 +50,29 @@ class Operation {
   virtual void finish() = 0;
   /// True if peers need nothing from this rank until it is complete: the thread may sleep in `finish`.
   virtual bool passive() const noexcept { return false; }
+  /// True if `start` is short: the call that enqueues it may run it.
+  virtual bool starts_shortly() const noexcept { return false; }
+
+  // Items of host streams that have it.
+  void enqueued() noexcept { items_.enqueued(); }
+  /// By the thread of an item, which looks at `ended()` behind a light fence.
+  void passed() noexcept { items_.passed(); }
+
+  /// By its request, which is freed: nobody enqueues it again. True: no item has it, so the caller closes it. False:
+  /// the thread of its last item lets go of its channel.
+  bool end() noexcept {
+    ended_.store(true, std::memory_order_release);
+    if (!items_.in_use()) return take();
+    base::heavy_fence();  // either this sees that the last item has passed, or its thread sees the end
+    return !items_.in_use() && take();
+  }
+  bool ended() const noexcept { return ended_.load(std::memory_order_acquire); }
+  /// By the thread of an item that has passed it: lets go if it has ended and this was the last item.
+  void let_go_if_last() noexcept {
+    if (ended() && !items_.in_use() && take()) let_go();
+  }
+  /// Gives its channel up without blocking. No verb follows.
+  virtual void let_go() noexcept = 0;
 
   // Enqueue their part on a GPU's stream, and return.
   virtual void enqueue_start(Stream stream) = 0;
@@ -41,6 +82,13 @@ class Operation {
 
   /// Blocks until no peer uses the memory.
   virtual void close(std::optional<Timeout> timeout) = 0;
+
+ private:
+  bool take() noexcept { return !taken_.exchange(true, std::memory_order_acq_rel); }
+
+  ItemCount items_;
+  std::atomic<bool> ended_{false};
+  std::atomic<bool> taken_{false};  // by the one who closes it or lets go
 };
 
 using Operations = std::vector<std::shared_ptr<Operation>>;

@@ -5,7 +5,6 @@
 
 #include <exception>
 #include <new>
-#include <utility>
 
 #include "rma/mpi/log.hpp"
 
@@ -50,16 +49,13 @@ int report(const char* where) noexcept {
   return code;
 }
 
-// Success takes no lock: an atomic operation would keep the processor from looking at several words at once.
+// Without an error no instruction is locked: it would keep the processor from looking at several words at once.
 void Faults::note(int code) noexcept {
   if (code == 0) return;
-  const std::lock_guard lock(mutex_);
-  if (code_ == 0) code_ = code == kNotReady ? MPI_ERR_OTHER : code;
+  int none = 0;
+  code_.compare_exchange_strong(none, code == kNotReady ? MPI_ERR_OTHER : code);
 }
 
-int Faults::take() noexcept {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(code_, 0);
-}
+int Faults::take() noexcept { return code_.load(std::memory_order_acquire) == 0 ? 0 : code_.exchange(0); }
 
 }  // namespace sluice::stream_mpi

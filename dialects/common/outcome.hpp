@@ -6,7 +6,7 @@
 
 #include <mpi.h>
 
-#include <mutex>
+#include <atomic>
 #include <string>
 
 namespace sluice::stream_mpi {
@@ -41,8 +41,7 @@ class Faults {
   int take() noexcept;
 
  private:
-  std::mutex mutex_;
-  int code_ = 0;
+  std::atomic<int> code_{0};
 };
 
 }  // namespace sluice::stream_mpi

@@ -7,7 +7,9 @@
 
 #include <utility>
 
+#include "device/copy_anywhere.hpp"
 #include "dialects/common/outcome.hpp"
+#include "runtime/put_by_stream.hpp"
 
 namespace sluice::stream_mpi {
 namespace {
@@ -15,7 +17,8 @@ namespace {
 class Send final : public Operation {
  public:
   Send(Sender sender, Layout layout, Slice packed)
-      : sender_(std::move(sender)), layout_(std::move(layout)), packed_(std::move(packed)) {}
+      : sender_(std::move(sender)), layout_(std::move(layout)), packed_(std::move(packed)),
+        leaves_at_once_(detail::is_put_by_stream(sender_)), starts_shortly_(is_short()) {}
 
   void start() override {
     if (packed_.bytes() > 0) layout_.pack(packed_.data());
@@ -24,20 +27,29 @@ class Send final : public Operation {
   }
   bool advance() override {
     if (!put_if_credited()) return false;
-    await_source(Stream::program_order());
+    if (!leaves_at_once_) await_source(Stream::program_order());
     return true;
   }
   void finish() override {
     if (std::exchange(waits_for_credit_, false)) sender_.put(Stream::program_order());
-    await_source(Stream::program_order());
+    if (!leaves_at_once_) await_source(Stream::program_order());
   }
+
+  bool starts_shortly() const noexcept override { return starts_shortly_; }
 
   void enqueue_start(Stream /*stream*/) override {}
   void enqueue_move(Stream stream) override { sender_.put(stream); }
   void enqueue_wait(Stream stream) override { await_source(stream); }
   void close(std::optional<Timeout> timeout) override { sender_.close(timeout); }
+  void let_go() noexcept override { sender_ = {}; }
 
  private:
+  bool is_short() const {
+    constexpr std::size_t kShort = 16 * 1024;  // copied in about 0.5 us
+    const std::size_t bytes = layout_.bytes();
+    return bytes == 0 || (bytes <= kShort && layout_.contiguous() && !device::in_gpu_memory(layout_.data()));
+  }
+
   /// A peer that has the message may have freed its request already: then there is no next put to acquire a slot for.
   void await_source(Stream stream) {
     try {
@@ -59,6 +71,10 @@ class Send final : public Operation {
   Sender sender_;
   Layout layout_;
   Slice packed_;
+  /// On a host, a put that the stream does has copied its bytes when it returns. An acquire would come between a signal
+  /// and the credit of the next start, which a peer that waits for both then sees later.
+  const bool leaves_at_once_;
+  const bool starts_shortly_;
   bool waits_for_credit_ = false;
 };
 
@@ -68,20 +84,23 @@ class Receive final : public Operation {
       : receiver_(std::move(receiver)), layout_(std::move(layout)), packed_(std::move(packed)), bytes_(bytes) {}
 
   void start() override { receiver_.release(Stream::program_order()); }
-  bool advance() override {
-    if (receiver_.test()) return unpack(), true;
-    if (receiver_.closed()) throw Refused(MPI_ERR_OTHER, "the peer has freed the request of a message that is awaited");
-    return false;
-  }
+  bool advance() override { return false; }  // a passive one is finished
   void finish() override {
-    (void)receiver_.wait(Stream::program_order());
+    try {
+      (void)receiver_.wait(Stream::program_order());
+    } catch (const Error&) {
+      if (!receiver_.closed()) throw;
+      throw Refused(MPI_ERR_OTHER, "the peer has freed the request of a message that is awaited");
+    }
     unpack();
   }
   bool passive() const noexcept override { return true; }
+  bool starts_shortly() const noexcept override { return true; }
 
   void enqueue_start(Stream stream) override { receiver_.release(stream); }
   void enqueue_wait(Stream stream) override { (void)receiver_.wait(stream); }
   void close(std::optional<Timeout> timeout) override { receiver_.close(timeout); }
+  void let_go() noexcept override { receiver_ = {}; }
 
  private:
   void unpack() {
@@ -99,9 +118,11 @@ class Nothing final : public Operation {
   void start() override {}
   bool advance() override { return true; }
   void finish() override {}
+  bool starts_shortly() const noexcept override { return true; }
   void enqueue_start(Stream /*stream*/) override {}
   void enqueue_wait(Stream /*stream*/) override {}
   void close(std::optional<Timeout> /*timeout*/) override {}
+  void let_go() noexcept override {}
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "dialects/common/outcome.hpp"
+#include "rma/mpi/at_finalize.hpp"
 
 namespace sluice::stream_mpi {
 namespace {
@@ -37,15 +38,11 @@ extern "C" int sluice_stream_mpi_at_end(MPI_Comm, int, void*, void*) {
 
 }  // namespace
 
-// MPI_Finalize deletes the attributes of MPI_COMM_SELF, the last one first (MPI 4.0, 11.2.4): that of the job, which
-// MPI_Init has set, comes later. All work has one attribute, since the first uses may come in any order.
+// The job, which MPI_Init has made, ends later, since its attribute is older. All work has one attribute, since the
+// first uses may come in any order.
 void at_end(Phase phase, void (*work)()) {
   const std::lock_guard lock(ends().mutex);
-  if (ends().all.empty()) {
-    int key = MPI_KEYVAL_INVALID;
-    PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &sluice_stream_mpi_at_end, &key, nullptr);
-    PMPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr);
-  }
+  if (ends().all.empty()) mpi_rma::at_finalize(&sluice_stream_mpi_at_end);
   ends().all.emplace(phase, work);
 }
 

@@ -3,7 +3,7 @@
 #include <mpi.h>
 
 #include "dialects/messages/communicators.hpp"
-#include "dialects/messages/next.hpp"
+#include "rma/mpi/behind.hpp"
 
 namespace {
 
@@ -14,7 +14,7 @@ int with_number(int result, const MPI_Comm* made) {
 
 }  // namespace
 
-#define SLUICE_NEXT(name) sluice::stream_mpi::next_definition(#name, &P##name)
+#define SLUICE_NEXT(name) sluice::mpi_rma::behind(#name, &P##name)
 
 int MPI_Comm_dup(MPI_Comm comm, MPI_Comm* newcomm) {
   return with_number(SLUICE_NEXT(MPI_Comm_dup)(comm, newcomm), newcomm);

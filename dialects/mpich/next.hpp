@@ -4,15 +4,15 @@
 
 #include <sluice/dialects/mpich.h>
 
-#include "dialects/messages/next.hpp"
+#include "rma/mpi/behind.hpp"
 
 namespace sluice::mpich {
 
 /// MPI's own function, or null.
-#define SLUICE_OF_MPI(name)                                                                         \
-  [] {                                                                                              \
-    static auto* const found = sluice::stream_mpi::next_definition<decltype(name)>(#name, nullptr); \
-    return found;                                                                                   \
+#define SLUICE_OF_MPI(name)                                                         \
+  [] {                                                                              \
+    static auto* const found = sluice::mpi_rma::find_behind<decltype(name)>(#name); \
+    return found;                                                                   \
   }()
 
 /// Returns what MPI's function of the same name returns, if there is one.

@@ -21,7 +21,7 @@ constexpr std::size_t kAllWords = 4000;
 constexpr Word kIterations = 100;
 constexpr sluice::Tag kData = 7;
 
-// Where the block begins in the memory of the sender and of the receiver, in bytes.
+// Offsets of the block in the memory of the sender and of the receiver, in bytes.
 std::size_t f(int x) { return static_cast<std::size_t>(x * x % 53) * 8; }
 std::size_t g(int y) { return static_cast<std::size_t>(y * 3 + 11) * 8; }
 

@@ -25,9 +25,9 @@ namespace collectives {
 class Operation;
 }
 
-/// Who carries on with a collective between `start` and `wait`.
+/// The thread that advances a collective between `start` and `wait`.
 enum class Progress : std::uint8_t {
-  in_wait,    ///< nobody: the stream, or the calling thread, does in `wait` what is left; in program order `test` too
+  in_wait,    ///< none: the stream, or the calling thread, does the rest in `wait`; in program order `test` does, too
   own_stream  ///< a HostStream of the collective, so that a rank that computes delays no other
 };
 
@@ -60,16 +60,18 @@ struct Combiner {
 /// A handle that is made without arguments, or was moved from, is empty: all calls throw Error{Code::misuse}.
 ///
 /// Each `start` is followed by one `wait`, or a `test` that returns true, before the next `start`. Between the two
-/// other collectives may be started, in an order that may differ from rank to rank. Those that are under way together
-/// are waited for in the same order at all ranks, or have Progress::own_stream: then that order may differ, too. A rank
-/// may be two rounds ahead of others that it needs nothing of; the third `start` then waits for them, on its stream.
+/// other collectives may be started, in an order that may differ from rank to rank. Collectives that are under way at
+/// the same time are waited for in the same order at all ranks, or have Progress::own_stream: then that order may
+/// differ, too. A rank may be two rounds ahead of others that it needs nothing of; the third `start` then waits for
+/// them, on its stream.
 ///
 /// @par Memory
 ///   The collective keeps its slices. They belong to it from `start` to `wait`, and else to the program. A result may
 ///   be the same slice as what is read ("in place"), else the two must not overlap. It has memory of its own, for three
 ///   messages of each peer: those of up to 8 KiB, and all whose bytes are combined, passed on, or exchanged in place.
-///   Longer messages of the others land in their place, and their senders wait in `wait` until the receiver has
-///   started.
+///   Longer messages of the others land in their place: they are sent in `wait`, once the receiver has started. Between
+///   two ranks that send each other messages, this begins at fewer bytes, if the model says that it saves time: above
+///   1 KiB in mapped memory.
 ///
 /// @par Bits
 ///   The order in which numbers are combined depends on the number of ranks, on how many numbers there are, on the
@@ -131,7 +133,7 @@ class SLUICE_EXPORT Collective {
   /// @throws Error{Code::timeout}: the memory is still in use, and only `close` may be called again
   void close(std::optional<Timeout> timeout = kContextTimeout);
 
-  /// Text for people: the algorithm and why, and a line for each channel.
+  /// Text for people: the algorithm and why, the GPU on whose streams it has started, and a line for each channel.
   std::string describe() const;
 
  private:
@@ -192,7 +194,7 @@ SLUICE_EXPORT Collective reduce_scatter(Context& context, std::string_view name,
 SLUICE_EXPORT Collective scan(Context& context, std::string_view name, Op op, Number number, Slice from, Slice to,
                               CollectiveOptions options = {});
 
-// The same with a function of the program. A part has whole elements. On host streams and in program order.
+// Combining by a function of the program, on host streams and in program order. A part has whole elements.
 
 /// `to` of `root` gets the elements of all ranks, combined one by one. `to` counts at `root` only.
 SLUICE_EXPORT Collective reduce(Context& context, std::string_view name, Combiner combiner, Slice from, Slice to,

@@ -149,4 +149,28 @@ class DeviceReceiver {
   kernel::In in_;
 };
 
+/// One of what a wait for any of several receivers has taken: WaitAny::Arrival, for kernels.
+struct DeviceArrival {
+  std::uint64_t index;  ///< of the receiver
+  std::byte* data;      ///< the slot, or the range of a SegmentReceiver; null: the peer has closed, or it is a counter
+  std::uint64_t bytes;
+  std::uint64_t count;  ///< of a counter
+};
+
+/// The arrivals of a wait, inside kernels behind it; made by `WaitAny::Ticket::on_device`. Pass it by value. A kernel
+/// that the stream runs before the wait has ended may find anything in it.
+class DeviceArrivals {
+ public:
+  DeviceArrivals(const std::uint64_t* size, const DeviceArrival* first) : size_(size), first_(first) {}
+
+  /// 0: no receiver was left, or the wait has failed.
+  SLUICE_DEVICE std::uint64_t size() const { return *size_; }
+  /// `i`: less than `size()`.
+  SLUICE_DEVICE const DeviceArrival& operator[](std::uint64_t i) const { return first_[i]; }
+
+ private:
+  const std::uint64_t* size_;
+  const DeviceArrival* first_;
+};
+
 }  // namespace sluice

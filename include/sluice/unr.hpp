@@ -28,7 +28,7 @@ struct Piece {
   std::size_t bytes = 0;
 };
 
-/// Where the bytes of an element lie, and how far the next element is from it: what a datatype is to MPI. Pieces of one
+/// Places of the bytes of an element, and its distance from the next one, as in a datatype of MPI. Pieces of one
 /// receive must not overlap. `layout_of` of sluice/unr_mpi.hpp makes one from a datatype of MPI's.
 struct SLUICE_EXPORT Layout {
   std::vector<Piece> pieces;
@@ -164,8 +164,8 @@ class SLUICE_EXPORT Plan {
   /// ranks take no part. Then every signal is in epoch 1. `stream`: of the kind that the plan is used with.
   /// @throws Error{Code::mismatch}: messages do not match, and `what()` lists both ranks, the tag and the bytes;
   ///   {Code::misuse}: events do not add up; {Code::timeout}: a peer has not committed, or its plan has no message with
-  ///   this rank; {Code::unsupported}; what opening a channel throws. Then only `close` may be called. Of a mismatch
-  ///   both ranks learn.
+  ///   this rank; {Code::unsupported}; what opening a channel throws. Then only `close` may be called. A mismatch is an
+  ///   error at both ranks.
   void commit(Stream stream = {}, std::optional<Timeout> timeout = kContextTimeout);
 
   /// Enqueues the next round: puts all messages. In program order it blocks while a receiver has not reset its signal.

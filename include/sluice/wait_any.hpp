@@ -15,6 +15,7 @@
 
 namespace sluice {
 
+class DeviceArrivals;
 class SegmentReceiver;
 class Window;
 
@@ -30,7 +31,8 @@ struct AnyTicket;
 /// The receivers may have different peers, backends, depths and slots; they belong to one rank, and need not be
 /// connected yet. They are looked at in turn, so that one that always has a message keeps no other waiting. An object
 /// may be used again and again; making one is cheap, but for each wait to have its own would begin with the first
-/// receiver each time. A receiver may be in several objects, and its own calls go on as usual.
+/// receiver each time, and on streams of GPUs it has a thread and channels for each stream. A receiver may be in
+/// several objects, and its own calls go on as usual.
 ///
 /// Ranges of a SegmentReceiver and counters of a Window may be waited for together with receivers. Below, "receiver"
 /// means these too.
@@ -43,8 +45,8 @@ struct AnyTicket;
 /// Movable, not copyable. An object that was moved from is empty.
 ///
 /// @par Streams
-///   `wait(stream)` and `wait_some(stream)` are waits in the order of a HostStream: later work on the stream runs once
-///   one receiver has its next epoch, and finds in a Ticket which one that was. In program order they block the host.
+///   `wait(stream)` and `wait_some(stream)` are waits in the order of a stream: later work on it runs once one receiver
+///   has its next epoch, and finds in a Ticket which one that was. In program order they block the host.
 ///   The wait may take from any of the receivers, so all of them are used by the stream from the call until the wait
 ///   has ended: until then no other thread uses or closes one of them, nor this object. Callables on the stream may use
 ///   the receivers by verbs in program order and by host forms, and this object too.
@@ -55,9 +57,18 @@ struct AnyTicket;
 ///   or the WaitAny is destroyed; {Code::misuse} if a plan or kernels drive a receiver. A wait that a stopped stream
 ///   reaches takes nothing.
 ///
+/// @par Streams of GPUs
+///   The same, but for this. A thread of the library takes the messages and carries out the releases; the stream waits
+///   for a word. Kernels find the arrivals by `Ticket::on_device`, and the bytes in the slots, which lie in memory of
+///   the host or of that GPU. An object serves streams of one GPU. The stream knows no limit and cannot stop:
+///   `Context::check` and `synchronize` throw the failure of a receiver, and all other failures, which leave the
+///   receivers as they are and end all waits of this object on streams of GPUs, also later ones: work behind them runs,
+///   and finds no arrivals. The receivers may not be used by their own verbs on streams of GPUs. Waits cannot be
+///   captured into a graph.
+///
 /// @par Threads
-///   One thread at a time, which counts as a user of each of the receivers. The thread of a HostStream counts as one
-///   from `wait(stream)` on. Until its waits and releases have ended, calls of other threads throw {Code::misuse}, but
+///   One thread at a time, which counts as a user of each of the receivers. The thread of a stream counts as one from
+///   `wait(stream)` on. Until its waits and releases have ended, calls of other threads throw {Code::misuse}, but
 ///   for `wait`, `wait_some` and `release` on the same stream. `left`: any thread, once something was added.
 class SLUICE_EXPORT WaitAny {
  public:
@@ -88,6 +99,10 @@ class SLUICE_EXPORT WaitAny {
     std::vector<Arrival> arrivals() const&&;
     /// The first of these; nothing if there is none. @throws Error as `arrivals`
     std::optional<Arrival> arrival() const;
+    /// The arrivals for kernels that the program gives to the stream of the wait behind it, while a copy of the ticket
+    /// exists. They run before the WaitAny is destroyed. May be called before the wait has ended.
+    /// @throws Error{Code::misuse} if the ticket is empty, or of no wait on a stream of a GPU
+    DeviceArrivals on_device() const;
 
    private:
     friend class WaitAny;
@@ -102,7 +117,8 @@ class SLUICE_EXPORT WaitAny {
   /// Ends the waits of the object that was here, as the destructor does.
   WaitAny& operator=(WaitAny&&) noexcept;
   /// Ends waits on streams that have not ended, also those that have not begun: see "Streams". When it returns, no
-  /// stream uses the receivers any more, and they may be closed.
+  /// stream uses the receivers any more, and they may be closed. Waits until the streams of GPUs have come past its
+  /// waits and releases, for the connect timeout of the context at most.
   ~WaitAny();
 
   /// Adds one more, and returns its index. The handle may be moved later; to destroy it closes the receiver as always.
@@ -142,8 +158,10 @@ class SLUICE_EXPORT WaitAny {
   /// Enqueues a wait for one of the receivers, and returns at once: later work on `stream` runs when the wait has
   /// ended, and finds what it has taken in the ticket. Waits that are enqueued one after the other take in turn. If no
   /// receiver is left, the wait ends at once. In program order it is `wait()`, and the ticket is done.
-  /// @throws Error{Code::unsupported} for a stream of a GPU; {Code::misuse} if another stream uses this object, if the
-  ///   HostStream was moved from, or in a child of fork; in program order as `wait()`.
+  /// @throws Error{Code::misuse} if another stream uses this object, if the HostStream was moved from, or in a child of
+  ///   fork; in program order as `wait()`. On a stream of a GPU also {Code::unsupported} if it captures a graph;
+  ///   {Code::misuse} if nothing was added, if the GPU is another than before, or a receiver is used by its own verbs
+  ///   on streams of GPUs; {Code::out_of_resources}; the failure that has ended such waits.
   Ticket wait(Stream stream);
   /// Like `wait(stream)`, for all that have arrived when the first one has, as `wait_some()` takes them.
   /// @throws Error as `wait(stream)`

@@ -189,9 +189,9 @@ SLUICE_EXPORT std::vector<Extent> strided(std::size_t count, std::size_t bytes, 
 ///   network that writes into it; the targets of others fail with {Code::unsupported} when they connect. It takes no
 ///   atomics: GPUs need not be atomic with processors. Its puts and gets are copies by the GPU's driver.
 ///
-///   Streams of GPUs are for windows of owners on the same host. Where the window or the slice is memory of a GPU, the
-///   stream copies. Anything else is carried out by a host function of the stream, also what raises a counter, and is
-///   ordered with the kernels before and behind it; what a thread of the owner would carry out is refused. The slice of
+///   Streams of GPUs are for windows of owners on the same host. If the window or the slice is memory of a GPU, the
+///   stream copies. A host function of the stream does anything else, also raising a counter, in the order of the
+///   kernels before and behind it; accesses that need a thread of the owner are refused. The slice of
 ///   a put or a get may be memory of a GPU if this rank maps the window.
 ///
 /// @par Atomics
@@ -220,7 +220,7 @@ class SLUICE_EXPORT Target : public ChannelHandle {
   /// of GPUs, not for code of the host. Channels of processes land in it by way of the host, since no process gives on
   /// what it has mapped from another; a collective in place lands aside.
   ///
-  /// Nothing orders such accesses, and no failure stops them: that takes channels, notices, a barrier. Where processors
+  /// Nothing orders such accesses, and no failure stops them: that takes channels, notices, a barrier. If processors
   /// carry out the atomics (see `describe`), std::atomic_ref is atomic with them. The region keeps
   /// the mapping, also after this target was closed and after the owner's death. But if the owner is a thread of this
   /// process, it lasts only until the owner frees it. Do not close a channel on it later than that. The same holds for

@@ -75,8 +75,8 @@ class Areas {
   void close_counters();
 
  private:
-  /// Of so many drains of memory that is mapped, where nothing is left to wait for, one looks whether the owner has
-  /// died: a look takes longer than a put. A prime: owners whose memory is drained in turn are all looked at.
+  /// Drains of mapped memory have nothing to wait for; one in so many looks whether the owner has died, since a look
+  /// takes longer than a put. A prime: owners whose memory is drained in turn are all looked at.
   static constexpr unsigned int kDrainsToLook = 61;
 
   /// Bytes that a get has put into the staging memory, and that the program wants elsewhere.

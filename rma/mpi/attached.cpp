@@ -14,7 +14,7 @@
 namespace sluice::mpi_rma {
 namespace {
 
-/// Of every kernel that Sluice runs on; larger ones are multiples of it.
+/// Page size of every kernel that Sluice runs on; larger pages are multiples of it.
 constexpr std::uintptr_t kPage = 4096;
 
 std::uintptr_t address_of(const std::byte* base) { return reinterpret_cast<std::uintptr_t>(base); }

@@ -16,7 +16,7 @@ namespace sluice::mpi_rma {
 
 /// Pieces of a window of Sluice's, whose offsets are the addresses of the memory. Pieces consist of whole pages, and
 /// regions of MPI's of bytes: a page that a region fills in part only is a piece of its own, which other regions may
-/// share. So a peer asks once for all nodes of a list that lie in one page, and may access the other bytes of that
+/// share. So one request opens all nodes of a list that lie in one page, and a peer may access the other bytes of that
 /// page: such an access is erroneous, and is not noticed. Any thread: calls take turns, also while one waits for peers.
 class Attached {
  public:

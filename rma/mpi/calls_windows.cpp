@@ -123,7 +123,7 @@ std::optional<void*> predefined(RmaWindow& window, int key) {
   }
 }
 
-/// The same as a number, as Fortran has it.
+/// The value of a predefined attribute as a number, as Fortran has it.
 std::optional<MPI_Aint> predefined_number(RmaWindow& window, int key) {
   switch (key) {
     case MPI_WIN_BASE: return reinterpret_cast<MPI_Aint>(window.base);
@@ -209,7 +209,7 @@ int MPI_Win_get_attr(MPI_Win win, int key, void* value, int* flag) {
   SLUICE_RMA_BEHIND(Win_get_attr, win, key, value, flag);
 }
 
-// What MPICH's Fortran calls instead. The keys of Fortran are those of C and 1.
+// MPICH's Fortran calls this function instead. The keys of Fortran are those of C and 1.
 int MPII_Win_get_attr(MPI_Win win, int key, void* value, int* flag, int kind);
 int MPII_Win_get_attr(MPI_Win win, int key, void* value, int* flag, int kind) {
   using Function = int(MPI_Win, int, void*, int*, int);

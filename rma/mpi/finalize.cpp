@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "rma/mpi/at_finalize.hpp"
 #include "rma/mpi/job.hpp"
 #include "rma/mpi/log.hpp"
 #include "rma/mpi/rma_window.hpp"
@@ -88,10 +89,7 @@ bool finalizing() { return jobs().ending; }
 
 void end_with_finalize(std::shared_ptr<Job> job) {
   static const bool once = [] {
-    // MPI frees it before anything else in MPI_Finalize (MPI 4.0, 11.2.4).
-    int key = MPI_KEYVAL_INVALID;
-    PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &sluice_rma_end, &key, nullptr);
-    PMPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr);
+    at_finalize(&sluice_rma_end);
     return true;
   }();
   static_cast<void>(once);

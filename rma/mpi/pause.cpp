@@ -20,7 +20,7 @@ constexpr int kPlainLooks = 200;
 constexpr int kPausedLooks = 400;
 /// A long message needs hundreds of calls of MPI's, each of which a busy machine may delay.
 constexpr int kLooksForMessages = 8;
-/// Where ranks outnumber cores, the one that is awaited is soon given the core by `sched_yield`, or it waits too.
+/// If ranks outnumber cores, `sched_yield` soon gives the core to the rank that is awaited, or that rank waits too.
 constexpr std::chrono::microseconds kYieldingInCrowd{20};
 constexpr std::chrono::microseconds kShortest{10};
 constexpr std::chrono::microseconds kLongest{300};

@@ -74,7 +74,7 @@ std::vector<std::byte*> RmaWindow::mapped() const {
   return all;
 }
 
-/// A window of a word, at offsets that are no addresses of memory. What is attached has its address as its offset.
+/// A window of a word, at offsets that are no addresses of memory. Attached memory has its address as its offset.
 void RmaWindow::offer_dynamic(Part& mine) {
   mine.bytes = std::numeric_limits<std::int64_t>::max();
   memory_ = job->context.allocate(kOwnBytes);

@@ -64,7 +64,8 @@ struct Block {
 
 using Words = Block::Words;
 
-// What a step makes of all elements of a block. `Lanes`: a vector of integers without sign, of integers, or of numbers.
+// The operations of a step, on all elements of a block. `Lanes`: a vector of integers without sign, of integers, or of
+// numbers.
 
 struct Sum {
   template <class Lanes>

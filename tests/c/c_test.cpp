@@ -118,7 +118,7 @@ TEST(C, null_is_refused_and_never_read) {
   const char* text = nullptr;
   int fact = 0;
   std::size_t bytes = 0;
-  const std::array<sluice_code, 19> codes = {sluice_context_check(nullptr),
+  const std::array<sluice_code, 21> codes = {sluice_context_check(nullptr),
                                              sluice_context_synchronize(nullptr, order, 0),
                                              sluice_plan_create(nullptr, &plan),
                                              sluice_channel_connected(nullptr, &fact),
@@ -127,6 +127,8 @@ TEST(C, null_is_refused_and_never_read) {
                                              sluice_receiver_wait(nullptr, order, nullptr),
                                              sluice_receiver_closed(nullptr, &fact),
                                              sluice_wait_any_add(nullptr, nullptr, nullptr),
+                                             sluice_wait_any_release(nullptr, order, nullptr),
+                                             sluice_ticket_arrivals(nullptr, &bytes),
                                              sluice_plan_add_sender(nullptr, nullptr),
                                              sluice_window_close(nullptr, 0),
                                              sluice_target_flush(nullptr, order),

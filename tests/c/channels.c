@@ -175,6 +175,75 @@ int halo_by_a_plan(sluice_context* context) {
   return free_ring(&ring);
 }
 
+/* In a callable behind the wait. */
+struct seen {
+  const sluice_ticket* ticket;
+  int number;
+};
+static int see(void* argument) {
+  struct seen* const seen = argument;
+  sluice_arrival arrival;
+  size_t arrivals = 0;
+  if (sluice_ticket_arrivals(seen->ticket, &arrivals) != SLUICE_OK || arrivals != 1) return 98;
+  if (sluice_ticket_arrival(seen->ticket, 0, &arrival) != SLUICE_OK || arrival.bytes != sizeof(int)) return 98;
+  seen->number = *(int*)arrival.slot;
+  return 0;
+}
+
+int first_of_several_on_a_stream(sluice_context* context) {
+  const sluice_stream order = sluice_stream_program_order();
+  sluice_host_stream* host = NULL;
+  sluice_memory* memory = NULL;
+  sluice_sender* out = NULL;
+  sluice_receiver* in = NULL;
+  sluice_wait_any* any = NULL;
+  sluice_ticket *tickets[2] = {NULL, NULL}, *last = NULL;
+  struct seen seen[2];
+  sluice_arrival arrival;
+  const uint64_t* count = NULL;
+  const sluice_arrival* first = NULL;
+  size_t arrivals = 99;
+  int i, *numbers;
+  MUST(sluice_host_stream_create(NULL, &host));
+  MUST(sluice_context_allocate(context, 2 * sizeof(int), SLUICE_SPACE_HOST, -1, &memory));
+  numbers = sluice_memory_data(memory);
+  MUST(sluice_sender_open(context, sluice_context_rank(context), 7, memory, 0, sizeof(int), NULL, &out));
+  MUST(sluice_receiver_open(context, sluice_context_rank(context), 7, memory, sizeof(int), sizeof(int), NULL, &in));
+  MUST(sluice_wait_any_create(&any));
+  MUST(sluice_wait_any_add(any, in, NULL));
+  for (i = 0; i < 2; ++i) {
+    const sluice_stream stream = sluice_stream_host(host);
+    MUST(i == 0 ? sluice_wait_any_enqueue(any, stream, &tickets[i])
+                : sluice_wait_any_enqueue_some(any, stream, &tickets[i]));
+    seen[i].ticket = tickets[i];
+    MUST(sluice_host_stream_run(host, see, &seen[i]));
+    MUST(sluice_wait_any_release(any, stream, tickets[i]));
+    REFUSED(SLUICE_MISUSE, sluice_wait_any_release(any, stream, tickets[i]));
+  }
+  REFUSED(SLUICE_MISUSE, sluice_ticket_arrivals(tickets[0], &arrivals));
+  for (i = 0; i < 2; ++i) {
+    void* slot = NULL;
+    MUST(sluice_sender_acquire(out, order, &slot));
+    numbers[0] = 20 + i;
+    MUST(sluice_sender_put(out, order));
+  }
+  MUST(sluice_host_stream_synchronize(host, SLUICE_FOREVER));
+  for (i = 0; i < 2; ++i) EXPECT(seen[i].number == 20 + i);
+  REFUSED(SLUICE_BAD_ARGUMENT, sluice_ticket_arrival(tickets[0], 1, &arrival));
+  REFUSED(SLUICE_MISUSE, sluice_ticket_on_device(tickets[0], &count, &first));
+  MUST(sluice_sender_free(&out));
+  MUST(sluice_wait_any_enqueue(any, order, &last));
+  MUST(sluice_ticket_arrival(last, 0, &arrival));
+  EXPECT(arrival.index == 0 && arrival.slot == NULL);
+  for (i = 0; i < 2; ++i) MUST(sluice_ticket_free(&tickets[i]));
+  MUST(sluice_ticket_free(&last));
+  MUST(sluice_wait_any_free(&any));
+  MUST(sluice_receiver_free(&in));
+  MUST(sluice_memory_free(&memory));
+  MUST(sluice_host_stream_free(&host));
+  return 0;
+}
+
 /* Each rank sends its number once to each rank, and takes what comes first. */
 int first_of_several(sluice_context* context) {
   enum { kMost = 16 };

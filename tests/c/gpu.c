@@ -39,6 +39,40 @@ static int pass_on(const struct rank* rank, int times) {
   return 0;
 }
 
+/* A rank to itself: what kernels would read of the first of several receivers. */
+static int first_on_gpu(sluice_context* context, sluice_stream stream) {
+  const sluice_stream order = sluice_stream_program_order();
+  const int self = sluice_context_rank(context);
+  sluice_memory* memory = NULL;
+  sluice_sender* out = NULL;
+  sluice_receiver* in = NULL;
+  sluice_wait_any* any = NULL;
+  sluice_ticket* ticket = NULL;
+  const uint64_t* arrivals = NULL;
+  const sluice_arrival* first = NULL;
+  int* numbers;
+  MUST(sluice_context_allocate(context, 2 * sizeof(int), SLUICE_SPACE_HOST, -1, &memory));
+  numbers = sluice_memory_data(memory);
+  numbers[0] = 77;
+  MUST(sluice_sender_open(context, self, 2, memory, 0, sizeof(int), NULL, &out));
+  MUST(sluice_receiver_open(context, self, 2, memory, sizeof(int), sizeof(int), NULL, &in));
+  MUST(sluice_wait_any_create(&any));
+  MUST(sluice_wait_any_add(any, in, NULL));
+  MUST(sluice_wait_any_enqueue_some(any, stream, &ticket));
+  MUST(sluice_ticket_on_device(ticket, &arrivals, &first));
+  EXPECT(*arrivals == 0);
+  MUST(sluice_wait_any_release(any, stream, ticket));
+  MUST(sluice_sender_put(out, order));
+  MUST(sluice_context_synchronize(context, stream, SLUICE_FOREVER));
+  EXPECT(*arrivals == 1 && first->index == 0 && first->slot == &numbers[1] && first->bytes == sizeof(int));
+  EXPECT(numbers[1] == 77);
+  MUST(sluice_ticket_free(&ticket));
+  MUST(sluice_wait_any_free(&any));
+  MUST(sluice_sender_free(&out));
+  MUST(sluice_receiver_free(&in));
+  return sluice_memory_free(&memory);
+}
+
 static int body(sluice_context* context, void* argument) {
   enum { kTimes = 10 };
   const int self = sluice_context_rank(context), ranks = sluice_context_size(context);
@@ -57,6 +91,7 @@ static int body(sluice_context* context, void* argument) {
   EXPECT(cuMemcpyHtoDAsync(address(sluice_memory_data(rank.memory)) + 2 * sizeof(int), &number, sizeof(int),
                            rank.stream) == CUDA_SUCCESS);
   if (pass_on(&rank, kTimes) != 0) return 99;
+  if (first_on_gpu(context, stream) != 0) return 99;
   MUST(sluice_context_synchronize(context, stream, SLUICE_FOREVER));
   EXPECT(cuMemcpyDtoH(&number, address(sluice_memory_data(rank.memory)) + 2 * sizeof(int), sizeof(int)) ==
          CUDA_SUCCESS);

@@ -48,6 +48,7 @@ int ring(sluice_context* context);
 int ring_on_a_host_stream(sluice_context* context);
 int halo_by_a_plan(sluice_context* context);
 int first_of_several(sluice_context* context);
+int first_of_several_on_a_stream(sluice_context* context);
 int window(sluice_context* context);
 int notices(sluice_context* context);
 int epochs(sluice_context* context);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// WaitAny in the order of a HostStream: rank 0 waits for whichever of the other ranks' channels comes first.
-#include <memory>
+// WaitAny in the order of a stream: rank 0 waits for whichever of the other ranks' channels comes first.
 #include <thread>
 #include <vector>
 
+#include "tests/conformance/any_streams.hpp"
 #include "tests/conformance/windows.hpp"
 #include "tests/faults/killed.hpp"
 
@@ -12,45 +12,7 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr std::size_t kAnyTurn = 2;  // on the board: the step whose sender puts
-
 class AnyOnStream : public testing::TestWithParam<Case> {};
-
-/// Rank 0: a channel from each other rank; receiver i is of rank i + 1.
-struct AnyWaiter {
-  AnyWaiter(Context& in, const Case& one, std::string_view contents = {}) : context(in) {
-    for (Rank rank = 1; rank < in.size(); ++rank) {
-      const Buffer& buffer = *buffers.emplace_back(std::make_unique<Buffer>(in, one));
-      receivers.push_back(in.receiver(rank, kTag, buffer.all(), {.depth = one.depth, .contents = contents}));
-    }
-    any = WaitAny(receivers);
-  }
-  Stream stream() { return Stream::host(host); }
-  void synchronize() { context.synchronize(stream()); }
-
-  Context& context;
-  HostStream host;  // destroyed after what is used on it
-  std::vector<std::unique_ptr<Buffer>> buffers;
-  std::vector<Receiver> receivers;
-  WaitAny any;
-};
-
-/// Another rank.
-struct AnySender {
-  AnySender(Context& in, const Case& one, std::string_view contents = {})
-      : rank(in.rank()), order(one), buffer(in, one),
-        sender(in.sender(0, kTag, buffer.all(), {.depth = one.depth, .contents = contents})) {}
-  void put() {
-    const Stamp stamp{rank, kTag, sender.epoch() + 1};
-    order.run([slot = sender.acquire(order.stream()), stamp] { fill(bytes_of(slot), stamp); });
-    sender.put(order.stream());
-  }
-
-  const Rank rank;
-  test::Order order;
-  const Buffer buffer;
-  Sender sender;
-};
 
 /// All is enqueued before the first put, so the host has no part in what follows.
 TEST_P(AnyOnStream, work_behind_knows_which_came_first_and_sees_its_bytes) {
@@ -62,14 +24,14 @@ TEST_P(AnyOnStream, work_behind_knows_which_came_first_and_sees_its_bytes) {
       std::vector<std::uint64_t> epochs(2);
       for (std::uint64_t step = 1; step <= kSteps; ++step) {
         const auto ticket = waiter.any.wait(waiter.stream());
-        waiter.host.run([&, ticket, step] {
+        waiter.order.run([&, ticket, step] {
           const auto got = ticket.arrival();
           ASSERT_TRUE(got && !got->closed());
           EXPECT_EQ(static_cast<Rank>(got->index) + 1, sender_at(step));
           expect_and_poison(*got->slot, {static_cast<Rank>(got->index) + 1, kTag, ++epochs[got->index]});
         });
         waiter.any.release(waiter.stream(), ticket);
-        waiter.host.run([step] { board().set(kAnyTurn, step + 1); });
+        waiter.order.run([step] { board().set(kAnyTurn, step + 1); });
       }
       board().set(kAnyTurn, 1);
       waiter.synchronize();
@@ -88,7 +50,7 @@ TEST_P(AnyOnStream, work_behind_knows_which_came_first_and_sees_its_bytes) {
   });
 }
 
-/// Each sender goes as fast as its credits allow. Callables release in program order.
+/// Each sender goes as fast as its credits allow. Callables of a HostStream release in program order.
 TEST_P(AnyOnStream, every_message_is_taken_once_and_in_order) {
   run_peers(GetParam().peers(), [](Context& context) {
     const std::uint64_t puts = GetParam().times(60);
@@ -98,16 +60,17 @@ TEST_P(AnyOnStream, every_message_is_taken_once_and_in_order) {
       std::vector<int> closings(2);
       while (waiter.any.left() > 0) {
         const auto ticket = waiter.any.wait_some(waiter.stream());
-        waiter.host.run([&, ticket] {
+        waiter.order.run([&, ticket] {
           for (const auto& one : ticket.arrivals()) {
             if (one.closed()) {
               ++closings[one.index];
               continue;
             }
             expect_and_poison(*one.slot, {static_cast<Rank>(one.index) + 1, kTag, ++epochs[one.index]});
-            waiter.receivers[one.index].release({});
+            if (!GetParam().cuda) waiter.receivers[one.index].release({});
           }
         });
+        if (GetParam().cuda) waiter.any.release(waiter.stream(), ticket);
         waiter.synchronize();
       }
       EXPECT_EQ(epochs, std::vector<std::uint64_t>(2, puts));
@@ -151,7 +114,8 @@ TEST_P(AnyOnStream, a_failed_one_is_reported_by_the_stream_and_the_others_go_on)
 
 std::vector<Case> any_on_stream_cases(const std::vector<Ground>& of) {
   std::vector<Case> cases = of.empty() ? stream_cases() : on(of, stream_cases());
-  std::erase_if(cases, [](const Case& one) { return one.cuda; });
+  // If a NIC alone leads from the rank to itself, the host cannot enqueue all of it ahead of the first put.
+  std::erase_if(cases, [](const Case& one) { return one.cuda && one.ground.name == "emucxi"; });
   return with_ranks(cases, {3});
 }
 
@@ -179,12 +143,13 @@ TEST_P(KilledAnyOnStream, a_dead_peer_ends_the_wait_and_the_others_go_on) {
     for (Receiver& receiver : waiter.receivers) receiver.wait_connected();
     const auto lost = waiter.any.wait(waiter.stream());
     board().set(kReady, 1);
-    expect_loss_of_rank_1(context, [&] { waiter.host.synchronize(); });
+    expect_loss_of_rank_1(
+        context, [&] { waiter.synchronize(); }, waiter.stream());
     expect_loss_of_rank_1(context, [&] { static_cast<void>(lost.arrival()); });
     board().set(kAnyTurn, 1);
     const auto next = waiter.any.wait(waiter.stream());
     waiter.any.release(waiter.stream(), next);
-    waiter.host.synchronize();
+    waiter.synchronize();
     EXPECT_EQ(next.arrival()->index, 1U);
   }));
 }

@@ -290,7 +290,7 @@ TEST_P(Attached, pieces_that_adjoin_are_reached_as_one) {
 
 /// A window that every rank maps, with memory that some grounds cannot map, and the other way round.
 TEST_P(Attached, memory_may_be_of_another_kind_than_the_window) {
-  if (GetParam().cuda) return;  // a stream of a GPU asks no thread of the owner for atomics
+  if (GetParam().cuda) return;  // a stream of a GPU sends no request for atomics to the owner
   run_peers(GetParam().peers(), [](Context& context) {
     Side side(context, kWord);
     Case other = GetParam();

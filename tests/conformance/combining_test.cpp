@@ -50,7 +50,7 @@ void start_once(test::Order& order, Collective& collective, Before before, After
 
 // ---- the order of ranks
 
-/// Of a rank; sums of them depend on the order.
+/// A number of a rank; sums of these numbers depend on the order.
 float summand(std::size_t rank, std::size_t i) {
   std::minstd_rand random(static_cast<unsigned>(rank * 7919 + i + 1));
   random.discard(3);
@@ -241,7 +241,7 @@ TEST_P(Combining, fails_at_all_ranks_if_the_function_throws) {
   });
 }
 
-// ---- who waits for whom
+// ---- ranks that wait for each other
 
 /// Two collectives, sums among them: even ranks start one first, odd ranks the other.
 void start_in_opposite_orders(Progress progress) {
@@ -376,7 +376,7 @@ std::vector<Numbers> all_numbers() {
   return all;
 }
 
-/// The same collective on the GPU's stream and on the host, in one layout: the same bits.
+/// Runs a collective on the GPU's stream and on the host, in one layout, and compares the bits.
 template <class Make>
 void expect_bits_of_host(Context& context, test::Order& order, const std::vector<std::byte>& numbers, bool of_gpu,
                          std::size_t result_bytes, Make make) {
@@ -399,6 +399,8 @@ void expect_bits_of_host(Context& context, test::Order& order, const std::vector
   }
   context.synchronize(order.stream());
   EXPECT_EQ(result.get(), hosts_result.get());
+  EXPECT_NE(on_gpu.describe().find("on streams of GPU "), std::string::npos) << on_gpu.describe();
+  EXPECT_EQ(on_host.describe().find("GPU"), std::string::npos) << on_host.describe();
 }
 
 TEST_P(GpuCombining, gives_the_bits_of_the_host_for_all_operations_and_numbers) {

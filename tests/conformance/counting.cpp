@@ -19,6 +19,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <vector>
 
 #include "tests/peers.hpp"
 
@@ -103,29 +104,17 @@ SharedPage* g_shared = nullptr;
 /// Follows the child until its end.
 class Tracer {
  public:
-  explicit Tracer(pid_t child) : child_(child) {}
+  Tracer(pid_t child, Others others) : child_(child), others_(others) {}
 
   SystemCalls follow() {
     int status = 0;
-    while (::waitpid(child_, &status, 0) == child_ && WIFSTOPPED(status)) {
-      const int signal = WSTOPSIG(status);
-      if (first_) {
-        first_ = false;
-        ::ptrace(PTRACE_SETOPTIONS, child_, nullptr, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL);
-        go_on(0);
-      } else if (signal == (SIGTRAP | 0x80)) {
-        look();
-        go_on(0);
-      } else if (signal == SIGTRAP && watching_) {
-        count_accesses();
-        go_on(0);
-      } else if (signal == SIGTRAP && stepping_) {
-        stepping_ = g_shared->steps.load() != 0;
-        if (stepping_) ++calls_.instructions;
-        go_on(0);
-      } else {
-        go_on(signal);
+    for (pid_t who; (who = ::waitpid(-1, &status, __WALL)) > 0;) {
+      if (who != child_) {
+        if (WIFSTOPPED(status)) let_other_go_on(who, status);
+        continue;
       }
+      if (!WIFSTOPPED(status)) break;
+      after_stop(status);
     }
     calls_.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     if (!seen_end_ && calls_.why_not.empty()) calls_.why_not = "the tracer saw no system call at all";
@@ -133,6 +122,40 @@ class Tracer {
   }
 
  private:
+  void after_stop(int status) {
+    const int signal = WSTOPSIG(status);
+    if (first_) {
+      first_ = false;
+      const long of_others = others_ == Others::stand_still ? PTRACE_O_TRACECLONE : 0;
+      ::ptrace(PTRACE_SETOPTIONS, child_, nullptr, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL | of_others);
+      go_on(0);
+    } else if (signal == (SIGTRAP | 0x80)) {
+      look();
+      go_on(0);
+    } else if (status >> 8 == (SIGTRAP | PTRACE_EVENT_CLONE << 8)) {
+      go_on(0);
+    } else if (signal == SIGTRAP && watching_) {
+      count_accesses();
+      go_on(0);
+    } else if (signal == SIGTRAP && stepping_) {
+      stepping_ = g_shared->steps.load() != 0;
+      if (stepping_) count_instruction();
+      go_on(0);
+    } else {
+      go_on(signal);
+    }
+    if (stepping_) return;
+    for (const pid_t other : held_) ::ptrace(PTRACE_SYSCALL, other, nullptr, 0);
+    held_.clear();
+  }
+
+  void let_other_go_on(pid_t other, int status) {
+    const int signal = WSTOPSIG(status);
+    const bool of_tracing = signal == SIGSTOP || signal == SIGTRAP || signal == (SIGTRAP | 0x80);
+    if (stepping_ && of_tracing) return held_.push_back(other);
+    ::ptrace(PTRACE_SYSCALL, other, nullptr, of_tracing ? 0 : signal);
+  }
+
   void go_on(long signal) const { ::ptrace(stepping_ ? PTRACE_SINGLESTEP : PTRACE_SYSCALL, child_, nullptr, signal); }
 
   void look() {
@@ -159,6 +182,25 @@ class Tracer {
   }
 
 #if defined(__x86_64__)
+  /// The next one.
+  void count_instruction() {
+    ++calls_.instructions;
+    user_regs_struct registers{};
+    if (::ptrace(PTRACE_GETREGS, child_, nullptr, &registers) != 0) return;
+    std::array<std::uint8_t, sizeof(long)> bytes{};
+    const long word = ::ptrace(PTRACE_PEEKTEXT, child_, registers.rip, nullptr);
+    std::memcpy(bytes.data(), &word, sizeof word);
+    calls_.locked += is_locked(bytes) ? 1 : 0;
+  }
+  /// A lock prefix (F0), xchg with memory (86, 87), or mfence (0F AE F0). Intel's Software Developer's Manual,
+  /// volume 2.
+  static bool is_locked(const std::array<std::uint8_t, sizeof(long)>& bytes) {
+    std::size_t at = 0;
+    for (; at < 4 && (bytes[at] == 0x66 || bytes[at] == 0xF2 || bytes[at] == 0xF3 || bytes[at] >> 4 == 4); ++at) {
+    }
+    const bool exchanges = (bytes[at] == 0x86 || bytes[at] == 0x87) && bytes[at + 1] >> 6 != 3;
+    return bytes[at] == 0xF0 || exchanges || (bytes[at] == 0x0F && bytes[at + 1] == 0xAE && bytes[at + 2] == 0xF0);
+  }
   void set_debug_register(std::size_t which, std::uint64_t value) {
     const auto at = offsetof(user, u_debugreg) + which * sizeof(user::u_debugreg[0]);
     if (::ptrace(PTRACE_POKEUSER, child_, at, value) != 0)
@@ -182,16 +224,19 @@ class Tracer {
     set_debug_register(kStatus, 0);
   }
 #else
+  void count_instruction() { ++calls_.instructions; }
   void watch(bool) { calls_.why_not = "words are watched on x86-64"; }
   void count_accesses() {}
 #endif
 
   pid_t child_;
+  Others others_;
   bool first_ = true;
   bool stepping_ = false;
   bool watching_ = false;
   bool counting_ = false;
   bool seen_end_ = false;
+  std::vector<pid_t> held_;  // other threads, that stand still
   SystemCalls calls_;
 };
 
@@ -214,7 +259,7 @@ void begin_watching(const void* first, const void* second) noexcept {
 }
 void end_watching() noexcept { end_counting(); }
 
-SystemCalls count_system_calls(const std::function<int()>& work) {
+SystemCalls count_system_calls(const std::function<int()>& work, Others others) {
   std::fflush(nullptr);
   if (g_shared == nullptr) {
     void* const page = ::mmap(nullptr, sizeof *g_shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -224,7 +269,7 @@ SystemCalls count_system_calls(const std::function<int()>& work) {
   const pid_t child = ::fork();
   if (child == 0) be_traced(work);
   if (child < 0) return {.why_not = std::string("fork: ") + std::strerror(errno)};
-  return Tracer(child).follow();
+  return Tracer(child, others).follow();
 }
 
 }  // namespace sluice::test

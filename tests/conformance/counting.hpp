@@ -25,6 +25,7 @@ struct SystemCalls {
   std::uint64_t count = 0;
   long first = -1;  ///< the number of the first of them
   std::uint64_t instructions = 0;
+  std::uint64_t locked = 0;                 ///< of these, atomic read-modify-writes and full fences; only on x86-64
   std::array<std::uint64_t, 2> accesses{};  ///< of the watched words
   int exit_code = 0;                        ///< of the child
   std::string why_not;                      ///< not empty: they could not be counted here
@@ -34,8 +35,12 @@ struct SystemCalls {
 void begin_counting() noexcept;
 void end_counting() noexcept;
 
-/// Runs `work` in a child process, whose main thread is traced (ptrace).
-SystemCalls count_system_calls(const std::function<int()>& work);
+/// What other threads, which the main thread has started, do while its instructions are counted.
+enum class Others { go_on, stand_still };
+
+/// Runs `work` in a child process, whose main thread is traced (ptrace). Threads that stand still do so from their next
+/// system call on.
+SystemCalls count_system_calls(const std::function<int()>& work, Others others = Others::go_on);
 
 /// Between these two, inside `count_system_calls`, the calling thread's instructions are counted one by one.
 void begin_stepping() noexcept;

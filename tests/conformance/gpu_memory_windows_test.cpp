@@ -182,7 +182,7 @@ TEST_P(GpuWindows, refuse_atomics) {
   });
 }
 
-/// What a rank has put into its half of the window is what it gets, whichever way the accesses were cut.
+/// A rank gets the bytes that it has put into its half of the window, whichever way the accesses were cut.
 TEST_P(GpuWindows, agree_with_an_oracle) {
   const std::uint64_t seed = random_seed();
   run_peers(peers_of(GetParam()), [seed](Context& context) {

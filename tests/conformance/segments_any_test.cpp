@@ -149,22 +149,22 @@ TEST_P(MixedAny, a_stream_waits_for_the_one_that_comes) {
       side.segments.put(30, 100);  // waits until the stream has released the ranges
       side.segments.synchronize();
     } else {
-      HostStream host;
-      const Stream stream = Stream::host(host);
+      test::Order waits(GetParam().cuda ? GetParam() : on_host(GetParam()));
+      const Stream stream = waits.stream();
       std::vector<std::size_t> seen;
       for (std::size_t i = 0; i < order.size(); ++i) {
         const auto ticket = side.any.wait(stream);
-        host.run([&, ticket, i] {
+        waits.run([&, ticket, i] {
           seen.push_back(ticket.arrival()->index);
           EXPECT_EQ(ticket.arrival()->count.has_value(), order[i] == 2);
           EXPECT_EQ(ticket.arrival()->slot.has_value(), order[i] != 2);
         });
         // Range 3 needs the bytes of range 1, which must not be released before.
         if (order[i] != 1) side.any.release(stream, ticket);
-        host.run([i] { board().set(kMixedSeen, i + 1); });
-        if (order[i] == 3) host.run([&] { side.segments.receiver.release(0, 50); });
+        waits.run([i] { board().set(kMixedSeen, i + 1); });
+        if (order[i] == 3) side.segments.receiver.release(stream, 0, 50);
       }
-      host.synchronize();
+      context.synchronize(stream);
       EXPECT_EQ(seen, order);
       EXPECT_TRUE(side.segments.receiver.wait_for(30, 100, 15s));
     }
@@ -180,11 +180,11 @@ TEST_P(MixedAny, wait_some_on_a_stream_takes_all_that_have_come_once) {
       side.sender.put(side.segments.stream());
       side.notify_twice();
     } else {
-      HostStream host;
+      test::Order order(GetParam().cuda ? GetParam() : on_host(GetParam()));
       std::multiset<std::size_t> indices;
       while (indices.size() < 4) {
-        const auto ticket = side.any.wait_some(Stream::host(host));
-        host.synchronize();
+        const auto ticket = side.any.wait_some(order.stream());
+        context.synchronize(order.stream());
         for (const auto& one : ticket.arrivals()) indices.insert(one.index);
       }
       EXPECT_EQ(indices, (std::multiset<std::size_t>{0, 1, 2, 3}));

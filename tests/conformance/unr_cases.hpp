@@ -44,7 +44,7 @@ class MessageList {
  public:
   MessageList(std::uint64_t seed, int ranks);
 
-  /// Of each rank.
+  /// Bytes of the slices of each rank.
   std::size_t source_bytes() const { return source_bytes_; }
   std::size_t target_bytes() const { return target_bytes_; }
   /// Makes a plan of the messages of this rank, and carries it out.

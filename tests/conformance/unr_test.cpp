@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans made from the arguments of MPI's calls: the data of every round, and who is kept from overwriting whose.
+// Plans made from the arguments of MPI's calls: the data of every round, and that no sender overwrites data in use.
 #include <algorithm>
 #include <chrono>
 #include <numeric>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of tests: programs' own.
+#include "tests/device/arrivals.hpp"
 #include "tests/device/litmus.hpp"
 #include "tests/device/relay.hpp"
 
@@ -19,5 +20,9 @@ SLUICE_KERNEL litmus_check(LitmusArgs args) {
 }
 SLUICE_KERNEL litmus_send(LitmusSend args) { litmus_send(kernel::Block(), args); }
 SLUICE_KERNEL litmus_receive(LitmusReceive args) { litmus_receive(kernel::Block(), args); }
+
+SLUICE_KERNEL note_arrivals(ArrivalsArgs args) {
+  note_arrivals(args, [](const std::byte* data) { return data; });
+}
 
 }  // namespace sluice::test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Common to the programs of MPI in this folder. They use MPI alone.
+// Common to the programs of MPI in this folder, mpis and mpix. They use MPI alone.
 #pragma once
 
 #include <mpi.h>
@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -41,6 +42,27 @@ template <class A, class B>
 void expect_equal(const A& found, const B& expected, const std::string& what) {
   expect(found == static_cast<A>(expected),
          what + ": " + std::to_string(found) + " instead of " + std::to_string(expected));
+}
+
+using Programs = std::map<std::string, void (*)()>;
+
+/// Runs the programs that the arguments name, from the one at `first` on, and returns the exit code. Rank 0 prints
+/// `passed` if no rank has counted a failure.
+inline int run_named(const Programs& programs, int argc, char** argv, int first, bool threads) {
+  int level = 0;
+  MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level);
+  for (int i = first; i < argc; ++i) {
+    const auto found = programs.find(argv[i]);
+    if (found == programs.end()) MPI_Abort(MPI_COMM_WORLD, 2);
+    found->second();
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  int all = 0;
+  const int mine = failures();
+  MPI_Reduce(&mine, &all, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+  if (world_rank() == 0) std::printf(all == 0 ? "passed\n" : "%d failures\n", all);
+  MPI_Finalize();
+  return mine == 0 ? 0 : 1;
 }
 
 /// TEST_SEED=N repeats a run.

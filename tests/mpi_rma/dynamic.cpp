@@ -281,7 +281,7 @@ void run_dynamic_lists() {
   for (int i = 0; i < kNodes; ++i) {
     const MPI_Aint mine = make();
     for (;;) {  // the last node is behind the last one that this rank has seen
-      // The rank decides who appends; its node's address follows.
+      // The swap of the rank decides which rank appends; the address of its node follows.
       const long me = world_rank();
       const long none = -1;
       long found = 0;

@@ -3,38 +3,23 @@
 // sources of libsluice_mpi_rma are part of it, so that their mutants can be planted.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <sluice/c/stream.hpp>
 #include <sluice/error.hpp>
 
-#include <array>
 #include <cstdio>
-#include <filesystem>
 #include <string>
 
+#include "tests/mpi_ranks.hpp"
 #include "tests/mpi_rma/programs.hpp"
 
 namespace {
 
-struct Ended {
-  int code;
-  std::string output;
-};
+using mpi_ranks::Ended;
 
 /// Runs programs on so many ranks.
 Ended run(int ranks, const std::string& names, const std::string& settings = "SLUICE_LOG=info") {
-  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-  const std::string command = "timeout 60 " MPIEXEC " -n " + std::to_string(ranks) + " env " + settings + " " + self +
-                              " --programs " + names + " 2>&1 </dev/null";
-  Ended ended{-1, {}};
-  FILE* const pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return ended;
-  std::array<char, 4096> part{};
-  while (const std::size_t bytes = fread(part.data(), 1, part.size(), pipe)) ended.output.append(part.data(), bytes);
-  const int status = pclose(pipe);
-  ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return ended;
+  return mpi_ranks::run("timeout 60 " MPIEXEC " -n " + std::to_string(ranks) + " env " + settings + " " +
+                        mpi_ranks::this_program() + " --programs " + names);
 }
 
 constexpr const char* kLogged = "SLUICE_LOG=info";

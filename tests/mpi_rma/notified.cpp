@@ -283,7 +283,7 @@ void run_notified_errors() {
   expect_equal(notified.value(0) + notified.value(1) + notified.memory[0], 0, "what errors have left as it was");
 }
 
-/// Where MPI serves the windows.
+/// MPI serves the windows.
 void run_notified_unserved() {
   const Shared<int> shared(1);
   const int one = 1;

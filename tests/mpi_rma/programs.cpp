@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <map>
 #include <string>
 
 #include "tests/mpi_rma/checks.hpp"
 #include "tests/mpi_rma/programs.hpp"
 
 int run_programs(int argc, char** argv, int first) {
-  static const std::map<std::string, void (*)()> programs{
+  static const checks::Programs programs{
       {"types", run_types},
       {"layouts", run_layouts},
       {"bottom", run_bottom},
@@ -54,17 +53,5 @@ int run_programs(int argc, char** argv, int first) {
   };
   bool threads = false;
   for (int i = first; i < argc; ++i) threads = threads || std::string(argv[i]).find("threads") != std::string::npos;
-  int level = 0;
-  MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level);
-  for (int i = first; i < argc; ++i) {
-    const auto found = programs.find(argv[i]);
-    if (found == programs.end()) MPI_Abort(MPI_COMM_WORLD, 2);
-    found->second();
-  }
-  int all = 0;
-  const int mine = checks::failures();
-  MPI_Reduce(&mine, &all, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
-  if (checks::world_rank() == 0) std::printf(all == 0 ? "passed\n" : "%d failures\n", all);
-  MPI_Finalize();
-  return mine == 0 ? 0 : 1;
+  return checks::run_named(programs, argc, argv, first, threads);
 }

@@ -128,7 +128,7 @@ void run_errors() {
   is(MPI_Put(&value, 1, MPI_INT, 0, 4, 1, MPI_INT, window), MPI_ERR_RMA_RANGE, "a place behind the window");
   is(MPI_Accumulate(&value, 1, MPI_INT, 0, 0, 1, MPI_INT, MPI_MAXLOC, window), MPI_ERR_OP, "MAXLOC of numbers");
   is(MPI_Fetch_and_op(&value, &old, MPI_INT, 0, 0, MPI_OP_NULL, window), MPI_ERR_OP, "no operation");
-  // The same at a rank that was accessed before, which goes a short way.
+  // At a rank that was accessed before, accesses go a short way.
   MPI_Get(&old, 1, MPI_INT, 0, 0, 1, MPI_INT, window);
   is(MPI_Put(&value, 1, MPI_INT, 0, 4, 1, MPI_INT, window), MPI_ERR_RMA_RANGE, "a place behind the window, later");
   is(MPI_Fetch_and_op(&value, &old, MPI_INT, 0, 4, MPI_SUM, window), MPI_ERR_RMA_RANGE, "a sum behind the window");

@@ -5,9 +5,7 @@
 #include "tests/mpis/order.hpp"
 #include "tests/mpis/programs.hpp"
 
-using namespace mpis_test;
-using checks::world_rank;
-using checks::world_size;
+using namespace stream_mpi_test;
 
 namespace {
 
@@ -120,11 +118,11 @@ void run_together() {
   int out = world_rank();
   int in = -1;
   int sum = 0;
-  const int before = (world_rank() + world_size() - 1) % world_size();
+  const int before = rank_before();
   MPIS_Request allreduce = MPIS_REQUEST_NULL;
   MPIS_Allreduce_init(&out, &sum, 1, MPI_INT, MPI_SUM, same, MPI_INFO_NULL, &allreduce);
-  std::vector<MPIS_Request> requests{send_of(&out, 1, (world_rank() + 1) % world_size()), receive_of(&in, 1, before),
-                                     matched_barrier(order), allreduce};
+  std::vector<MPIS_Request> requests{send_of(&out, 1, next_rank()), receive_of(&in, 1, before), matched_barrier(order),
+                                     allreduce};
   match(requests[3]);
   std::vector<MPIS_Request> messages{requests[0], requests[1]};
   match_all(messages);

@@ -6,9 +6,7 @@
 #include "tests/mpis/order.hpp"
 #include "tests/mpis/programs.hpp"
 
-using namespace mpis_test;
-using checks::world_rank;
-using checks::world_size;
+using namespace stream_mpi_test;
 
 /// Messages and a sum from memory of the GPU to memory of the GPU.
 void run_device() {
@@ -21,8 +19,8 @@ void run_device() {
   for (void*& one : memory)
     expect_equal(MPIS_Alloc_mem(kMpisOnGpu * sizeof(int), info, &one), MPIS_SUCCESS, "memory of the GPU");
   MPI_Info_free(&info);
-  const int peer = (world_rank() + 1) % world_size();
-  const int before = (world_rank() + world_size() - 1) % world_size();
+  const int peer = next_rank();
+  const int before = rank_before();
   std::vector<MPIS_Request> requests{receive_of(memory[1], kMpisOnGpu, before), send_of(memory[0], kMpisOnGpu, peer)};
   MPIS_Request sum = MPIS_REQUEST_NULL;
   MPIS_Allreduce_init(memory[0], memory[2], kMpisOnGpu, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &sum);
@@ -36,10 +34,11 @@ void run_device() {
   const auto on_gpu = [&](std::size_t i) { return reinterpret_cast<CUdeviceptr>(memory.at(i)); };
   for (int step = 0; step < 10; ++step) {
     order.run([&, step] { fill(out, world_rank(), step); });
-    cuMemcpyHtoDAsync(on_gpu(0), out.data(), kMpisOnGpu * sizeof(int), order.cuda);
+    cuMemcpyHtoDAsync(on_gpu(0), out.data(), kMpisOnGpu * sizeof(int), order.stream->cuda);
     order.start_all(requests);
     order.wait_all();
-    for (std::size_t i : {0U, 1U}) cuMemcpyDtoHAsync(in[i].data(), on_gpu(i + 1), kMpisOnGpu * sizeof(int), order.cuda);
+    for (std::size_t i : {0U, 1U})
+      cuMemcpyDtoHAsync(in[i].data(), on_gpu(i + 1), kMpisOnGpu * sizeof(int), order.stream->cuda);
     order.run([&, step] {
       expect_filled(in[0], before, step, "memory of the GPU");
       int expected = 0;

@@ -7,27 +7,22 @@
 #include "tests/mpis/order.hpp"
 #include "tests/mpis/programs.hpp"
 
-using namespace mpis_test;
-using checks::world_rank;
-using checks::world_size;
+using namespace stream_mpi_test;
 
 namespace {
 
 constexpr int kMpisInts = 40;
 constexpr int kMpisSteps = 20;
 
-std::vector<int> poisoned(int count = kMpisInts) { return std::vector<int>(static_cast<std::size_t>(count), -7); }
-
 }  // namespace
 
 /// Each rank adds 1 to what the one before sends, from rank 0 around to it; the send is named first.
 void run_ring() {
   Order order;
-  std::vector<int> out = poisoned();
-  std::vector<int> in = poisoned();
-  const int next = (world_rank() + 1) % world_size();
-  const int before = (world_rank() + world_size() - 1) % world_size();
-  std::vector<MPIS_Request> requests{send_of(out.data(), kMpisInts, next), receive_of(in.data(), kMpisInts, before)};
+  std::vector<int> out = poisoned(kMpisInts);
+  std::vector<int> in = poisoned(kMpisInts);
+  std::vector<MPIS_Request> requests{send_of(out.data(), kMpisInts, next_rank()),
+                                     receive_of(in.data(), kMpisInts, rank_before())};
   match_all(requests);
   for (int step = 0; step < kMpisSteps; ++step) {
     if (world_rank() == 0) {
@@ -52,28 +47,19 @@ void run_ring() {
   free_all(requests);
 }
 
-/// Four neighbours of a periodic grid, two of which may be one rank, or this one.
+/// Four neighbours.
 void run_halo() {
   Order order;
-  std::array<int, 2> sizes{};
-  const std::array<int, 2> periods{1, 1};
-  MPI_Dims_create(world_size(), 2, sizes.data());
-  MPI_Comm grid = MPI_COMM_NULL;
-  MPI_Cart_create(MPI_COMM_WORLD, 2, sizes.data(), periods.data(), 1, &grid);
-  int rank = 0;
-  MPI_Comm_rank(grid, &rank);
-  std::array<int, 4> peers{};
-  MPI_Cart_shift(grid, 0, 1, &peers[0], &peers[1]);
-  MPI_Cart_shift(grid, 1, 1, &peers[2], &peers[3]);
+  Grid grid;
   std::array<std::vector<int>, 4> out;
   std::array<std::vector<int>, 4> in;
   std::vector<MPIS_Request> receives;
   std::vector<MPIS_Request> sends;
   // A message to one direction arrives from the opposite one: both are named in the same order.
   for (std::size_t i = 0; i < 4; ++i) {
-    out[i] = in[i] = poisoned();
-    receives.push_back(receive_of(in[i].data(), kMpisInts, peers[i], 50, grid));
-    sends.push_back(send_of(out[i].data(), kMpisInts, peers[i ^ 1U], 50, grid));
+    out[i] = in[i] = poisoned(kMpisInts);
+    receives.push_back(receive_of(in[i].data(), kMpisInts, grid.peers[i], 50, grid.comm));
+    sends.push_back(send_of(out[i].data(), kMpisInts, grid.peers[i ^ 1U], 50, grid.comm));
   }
   std::vector<MPIS_Request> all = receives;
   all.insert(all.end(), sends.begin(), sends.end());
@@ -81,18 +67,19 @@ void run_halo() {
   for (int step = 0; step < kMpisSteps; ++step) {
     order.start_all(receives);
     order.run([&, step] {
-      for (std::size_t i = 0; i < 4; ++i) fill(out[i], rank * 10 + static_cast<int>(i), step);
+      for (std::size_t i = 0; i < 4; ++i) fill(out[i], grid.rank * 10 + static_cast<int>(i), step);
     });
     order.start_all(sends);
     order.wait_all();
     order.run([&, step] {
-      for (std::size_t i = 0; i < 4; ++i) expect_filled(in[i], peers[i] * 10 + static_cast<int>(i), step, "a halo");
+      for (std::size_t i = 0; i < 4; ++i)
+        expect_filled(in[i], grid.peers[i] * 10 + static_cast<int>(i), step, "a halo");
     });
   }
   order.wait();
   free_all(receives);
   free_all(sends);
-  MPI_Comm_free(&grid);
+  MPI_Comm_free(&grid.comm);
 }
 
 /// Two ranks, of which one matches its receive first and the other its send.
@@ -100,8 +87,8 @@ void run_ping_pong() {
   Order order;
   const int peer = 1 - world_rank();
   const bool first = world_rank() == 0;
-  std::vector<int> out = poisoned();
-  std::vector<int> in = poisoned();
+  std::vector<int> out = poisoned(kMpisInts);
+  std::vector<int> in = poisoned(kMpisInts);
   std::vector<MPIS_Request> requests{
       first ? receive_of(in.data(), kMpisInts, peer) : send_of(out.data(), kMpisInts, peer),
       first ? send_of(out.data(), kMpisInts, peer) : receive_of(in.data(), kMpisInts, peer)};
@@ -129,8 +116,8 @@ void run_crossed() {
   Order order;
   const int peer = 1 - world_rank();
   for (const bool send_first : {true, false}) {
-    std::vector<int> out = poisoned();
-    std::vector<int> in = poisoned();
+    std::vector<int> out = poisoned(kMpisInts);
+    std::vector<int> in = poisoned(kMpisInts);
     std::vector<MPIS_Request> requests{send_of(out.data(), kMpisInts, peer), receive_of(in.data(), kMpisInts, peer)};
     match(requests[send_first ? 0 : 1]);
     match(requests[send_first ? 1 : 0]);
@@ -147,8 +134,8 @@ void run_crossed() {
 void run_doubles() {
   Order order;
   const int peer = 1 - world_rank();
-  std::array<std::vector<int>, 2> out{poisoned(), poisoned()};
-  std::array<std::vector<int>, 2> in{poisoned(), poisoned()};
+  std::array<std::vector<int>, 2> out{poisoned(kMpisInts), poisoned(kMpisInts)};
+  std::array<std::vector<int>, 2> in{poisoned(kMpisInts), poisoned(kMpisInts)};
   std::array<std::vector<MPIS_Request>, 2> sets;
   for (std::size_t i = 0; i < 2; ++i) {
     sets[i] = {receive_of(in[i].data(), kMpisInts, peer), send_of(out[i].data(), kMpisInts, peer)};
@@ -207,8 +194,8 @@ void run_ready() {
 void run_sends_first() {
   Order order;
   const int peer = 1 - world_rank();
-  std::vector<int> out = poisoned();
-  std::vector<int> in = poisoned();
+  std::vector<int> out = poisoned(kMpisInts);
+  std::vector<int> in = poisoned(kMpisInts);
   std::vector<MPIS_Request> requests{send_of(out.data(), kMpisInts, peer), receive_of(in.data(), kMpisInts, peer)};
   match_all(requests);
   for (int step = 0; step < kMpisSteps; ++step) {
@@ -226,9 +213,9 @@ void run_sends_first() {
 /// On a host stream alone: a GPU's stream puts one after the other.
 void run_fan() {
   Order order;
-  std::vector<int> to_one = poisoned();
-  std::vector<int> to_two = poisoned();
-  std::vector<int> forwarded = poisoned();
+  std::vector<int> to_one = poisoned(kMpisInts);
+  std::vector<int> to_two = poisoned(kMpisInts);
+  std::vector<int> forwarded = poisoned(kMpisInts);
   std::vector<MPIS_Request> requests;
   if (world_rank() == 0) requests = {send_of(to_one.data(), kMpisInts, 1), send_of(to_two.data(), kMpisInts, 2)};
   if (world_rank() == 1)

@@ -5,8 +5,7 @@
 #include "tests/mpis/order.hpp"
 #include "tests/mpis/programs.hpp"
 
-using namespace mpis_test;
-using checks::world_rank;
+using namespace stream_mpi_test;
 
 namespace {
 

@@ -4,19 +4,16 @@
 
 #include <sluice/dialects/mpis.h>
 
+#include <cstdlib>
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
-#include "tests/mpi_rma/checks.hpp"
+#include "tests/ordered_stream.hpp"
 
-#ifdef WITH_CUDA
-#include <cuda.h>
-#endif
-
-namespace mpis_test {
-
-using checks::expect;
-using checks::expect_equal;
+namespace stream_mpi_test {
 
 /// `own`: of the library; `host`: a host stream of the program; `cuda`: of the emulated GPU.
 inline std::string stream_kind() {
@@ -29,18 +26,13 @@ class Order {
   Order() {
     void* variable = nullptr;
     MPIS_Queue_type type = THREAD;
-    if (stream_kind() == "host") {
-      expect_equal(sluice_host_stream_create(nullptr, &host_), SLUICE_OK, "a host stream");
-      variable = static_cast<void*>(&host_);
+    if (stream_kind() != "own") {
+      stream.emplace(stream_kind() == "cuda");
+      variable = static_cast<void*>(&stream->stream);
     }
 #ifdef WITH_CUDA
     if (stream_kind() == "cuda") {
-      CUcontext context = nullptr;
-      cuInit(0);
-      cuDevicePrimaryCtxRetain(&context, 0);
-      cuCtxSetCurrent(context);
-      expect(cuStreamCreate(&cuda, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS, "a stream of the GPU");
-      variable = static_cast<void*>(&cuda);
+      variable = static_cast<void*>(&stream->cuda);
       type = GPU_MEM_OPS;
     }
 #endif
@@ -51,24 +43,11 @@ class Order {
   ~Order() {
     expect_equal(MPIS_Queue_free(&queue), MPIS_SUCCESS, "the end of a queue");
     expect(queue == MPIS_QUEUE_NULL, "a freed queue is null");
-    if (host_ != nullptr) sluice_host_stream_free(&host_);
-#ifdef WITH_CUDA
-    if (cuda != nullptr) cuStreamDestroy(cuda);
-#endif
   }
 
   /// Behind all that is enqueued.
   void run(std::function<void()> work) {
-    if (host_ != nullptr) {
-      sluice_host_stream_run(host_, &call_in_c, new std::function<void()>(std::move(work)));
-      return;
-    }
-#ifdef WITH_CUDA
-    if (cuda != nullptr) {
-      cuLaunchHostFunc(cuda, &call, new std::function<void()>(std::move(work)));
-      return;
-    }
-#endif
+    if (stream) return stream->run(std::move(work));
     wait();
     work();
   }
@@ -80,23 +59,8 @@ class Order {
   void wait_all() { expect_equal(MPIS_Enqueue_waitall(queue), MPIS_SUCCESS, "a wait for all"); }
   void wait() { expect_equal(MPIS_Queue_wait(queue), MPIS_SUCCESS, "a wait of the host"); }
 
+  std::optional<OrderedStream> stream;  ///< none: the library's own
   MPIS_Queue queue = MPIS_QUEUE_NULL;
-#ifdef WITH_CUDA
-  CUstream cuda = nullptr;
-#endif
-
- private:
-  static void call(void* work) {
-    auto* const function = static_cast<std::function<void()>*>(work);
-    (*function)();
-    delete function;
-  }
-  static int call_in_c(void* work) {
-    call(work);
-    return 0;
-  }
-
-  sluice_host_stream* host_ = nullptr;
 };
 
 inline MPIS_Request send_of(const void* buffer, int count, int peer, int tag = 0, MPI_Comm comm = MPI_COMM_WORLD,
@@ -130,16 +94,4 @@ inline void free_all(std::vector<MPIS_Request>& requests) {
   for (MPIS_Request_struct* const request : requests) expect(request == MPIS_REQUEST_NULL, "a freed request is null");
 }
 
-/// Bytes that no other message has.
-inline int stamp(int rank, int step, int i) { return rank * 1000000 + step * 1000 + i; }
-
-inline void fill(std::vector<int>& buffer, int rank, int step) {
-  for (std::size_t i = 0; i < buffer.size(); ++i) buffer[i] = stamp(rank, step, static_cast<int>(i));
-}
-
-inline void expect_filled(const std::vector<int>& buffer, int rank, int step, const std::string& what) {
-  for (std::size_t i = 0; i < buffer.size(); ++i)
-    expect_equal(buffer[i], stamp(rank, step, static_cast<int>(i)), what + " at step " + std::to_string(step));
-}
-
-}  // namespace mpis_test
+}  // namespace stream_mpi_test

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/mpis/programs.hpp"
 
-#include <map>
 #include <string>
 
-#include "tests/mpis/order.hpp"
+#include "tests/mpi_rma/checks.hpp"
 
 int run_mpis_programs(int argc, char** argv, int first) {
-  static const std::map<std::string, void (*)()> programs{
+  static const checks::Programs programs{
       {"ring", run_ring},
       {"halo", run_halo},
       {"ping_pong", run_ping_pong},
@@ -17,10 +16,17 @@ int run_mpis_programs(int argc, char** argv, int first) {
       {"sends_first", run_sends_first},
       {"fan", run_fan},
       {"ahead", run_ahead},
+#ifdef COUNTS_INSTRUCTIONS
+      {"steps", run_steps},
+#endif
       {"many_requests", run_many_requests},
       {"queues", run_queues},
       {"queueless", run_queueless},
       {"alone", run_alone},
+      {"forward", run_forward},
+      {"freed_started", run_freed_started},
+      {"freed_and_streamed", run_freed_and_streamed},
+      {"freed_without_wait", run_freed_without_wait},
       {"stopped", run_stopped},
       {"communicators", run_communicators},
       {"names", run_names},
@@ -46,19 +52,6 @@ int run_mpis_programs(int argc, char** argv, int first) {
       {"gaps", run_gaps},
 #endif
   };
-  int level = 0;
   const bool threads = std::string(argv[first]) == "allreduce";
-  MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level);
-  for (int i = first; i < argc; ++i) {
-    const auto found = programs.find(argv[i]);
-    if (found == programs.end()) MPI_Abort(MPI_COMM_WORLD, 2);
-    found->second();
-    MPI_Barrier(MPI_COMM_WORLD);
-  }
-  int all = 0;
-  const int mine = checks::failures();
-  MPI_Reduce(&mine, &all, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
-  if (checks::world_rank() == 0 && all == 0) std::puts("passed");
-  MPI_Finalize();
-  return mine == 0 ? 0 : 1;
+  return checks::run_named(programs, argc, argv, first, threads);
 }

@@ -4,6 +4,9 @@
 /// Runs the programs that the arguments name, from the one at `first` on, and returns the exit code.
 int run_mpis_programs(int argc, char** argv, int first);
 
+/// Steps whose instructions `run_steps` counts.
+inline constexpr int kCountedSteps = 10;
+
 // exchanges.cpp
 void run_ring();
 void run_halo();
@@ -14,11 +17,16 @@ void run_ready();
 void run_sends_first();
 void run_fan();
 void run_ahead();
+void run_steps();
 void run_many_requests();
 // queues.cpp
 void run_queues();
 void run_queueless();
 void run_alone();
+void run_forward();
+void run_freed_started();
+void run_freed_and_streamed();
+void run_freed_without_wait();
 void run_stopped();
 void run_communicators();
 void run_names();

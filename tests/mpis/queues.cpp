@@ -3,9 +3,7 @@
 #include "tests/mpis/order.hpp"
 #include "tests/mpis/programs.hpp"
 
-using namespace mpis_test;
-using checks::world_rank;
-using checks::world_size;
+using namespace stream_mpi_test;
 
 namespace {
 
@@ -33,8 +31,8 @@ void exchange(Order& order, int tag, MPI_Comm comm = MPI_COMM_WORLD) {
 
 /// Matches that have begun go on when no queue is left, beside a request that has not.
 void run_queueless() {
-  const int peer = (world_rank() + 1) % world_size();
-  const int before = (world_rank() + world_size() - 1) % world_size();
+  const int peer = next_rank();
+  const int before = rank_before();
   int in = -7;
   int out = world_rank();
   std::vector<MPIS_Request> requests{receive_of(&in, 1, before, 8), send_of(&out, 1, peer, 8),
@@ -76,6 +74,87 @@ void run_alone() {
   free_all(requests);
 }
 
+/// Rank 1 sends what it receives, from the same buffer, and enqueues both before the message leaves.
+void run_forward() {
+  Order order;
+  int value = world_rank() == 0 ? 41 : -7;
+  int back = -7;
+  const int peer = 1 - world_rank();
+  std::vector<MPIS_Request> requests{receive_of(world_rank() == 0 ? &back : &value, 1, peer), send_of(&value, 1, peer)};
+  match_all(requests);
+  order.start(requests[0]);
+  MPI_Barrier(MPI_COMM_WORLD);  // the buffer of the answer is ready
+  if (world_rank() == 1) {
+    order.wait_all();
+    order.start(requests[1]);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (world_rank() == 0) order.start(requests[1]);
+  order.wait_all();
+  order.wait();
+  if (world_rank() == 0) expect_equal(back, 41, "a message that was sent on");
+  free_all(requests);
+}
+
+namespace {
+
+/// Two ranks' requests: a receive and a send.
+struct Pair {
+  Pair() { match_all(requests); }
+
+  int in = -7;
+  int out = world_rank() + 41;
+  std::vector<MPIS_Request> requests{receive_of(&in, 1, rank_before()), send_of(&out, 1, next_rank())};
+};
+
+/// The peers of requests that this rank has freed close theirs at once.
+void expect_ends_at_once(std::vector<MPIS_Request>& requests) {
+  const double began = MPI_Wtime();
+  free_all(requests);
+  expect(MPI_Wtime() - began < 2, "the end of a request whose peer has freed its");
+}
+
+}  // namespace
+
+/// Rank 0 frees them between their start and the wait for them, in which they are together, unlike in the starts.
+void run_freed_started() {
+  Order order;
+  Pair pair;
+  for (MPIS_Request& request : pair.requests) order.start(request);
+  if (world_rank() == 0) free_all(pair.requests);
+  order.wait_all();
+  order.wait();
+  expect_equal(pair.in, rank_before() + 41, "a message of requests that were freed before the wait");
+  if (world_rank() != 0) expect_ends_at_once(pair.requests);
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/// As before; no rank waits by its queue, but for its stream. On a host stream of the program's.
+void run_freed_and_streamed() {
+  Order order;
+  Pair pair;
+  for (MPIS_Request& request : pair.requests) order.start(request);
+  order.wait_all();
+  if (world_rank() == 0) free_all(pair.requests);
+  order.stream->wait();
+  expect_equal(pair.in, rank_before() + 41, "a message of requests that were freed before they had completed");
+  if (world_rank() != 0) expect_ends_at_once(pair.requests);
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/// Requests are started and never waited for: rank 0 frees them before its queue, rank 1 behind it.
+void run_freed_without_wait() {
+  std::optional<Order> order(std::in_place);
+  Pair pair;
+  for (MPIS_Request& request : pair.requests) order->start(request);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (world_rank() == 0) free_all(pair.requests);
+  order.reset();
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (world_rank() != 0) expect_ends_at_once(pair.requests);
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
 /// A callable of the program stops the stream: a wait returns, says so, and the stream can go on.
 void run_stopped() {
   sluice_host_stream* stream = nullptr;
@@ -111,8 +190,8 @@ void run_queues() {
   Order other;
   exchange(one, 1);
   exchange(other, 2);
-  const int peer = (world_rank() + 1) % world_size();
-  const int before = (world_rank() + world_size() - 1) % world_size();
+  const int peer = next_rank();
+  const int before = rank_before();
   std::vector<int> out{world_rank(), world_rank() + 100};
   std::vector<int> in{-7, -7};
   std::vector<MPIS_Request> requests{receive_of(&in[0], 1, before, 5), send_of(&out[0], 1, peer, 5),

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Refused calls, and failures.
-#include <unistd.h>
-
 #include <array>
 #include <atomic>
 #include <csignal>
@@ -9,9 +7,7 @@
 #include "tests/mpis/order.hpp"
 #include "tests/mpis/programs.hpp"
 
-using namespace mpis_test;
-using checks::world_rank;
-using checks::world_size;
+using namespace stream_mpi_test;
 
 /// Each state that a function excludes; then the request works all the same.
 void run_states() {
@@ -101,17 +97,6 @@ void run_timeout() {
   expect_equal(MPIS_Request_free(&request), MPIS_SUCCESS, "its end");
 }
 
-namespace {
-
-/// Ends a rank whose peer has died: MPI_Finalize would not return.
-[[noreturn]] void leave(bool good) {
-  std::puts(good ? "the peer is lost" : "no error");
-  std::fflush(stdout);
-  _exit(0);
-}
-
-}  // namespace
-
 /// A stream that waits for a message of a rank that dies.
 void run_killed() {
   int value = 0;
@@ -152,10 +137,15 @@ void run_freed_early() {
   match(request);
   if (world_rank() == 0) {
     MPIS_Enqueue_start(queue, &request);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD);
     MPIS_Enqueue_waitall(queue);
     expect_equal(MPIS_Queue_wait(queue), MPI_ERR_OTHER, "a message whose send was freed");
+  } else {
+    MPI_Barrier(MPI_COMM_WORLD);
   }
   expect_equal(MPIS_Request_free(&request), MPIS_SUCCESS, "the end of a request");
+  if (world_rank() != 0) MPI_Barrier(MPI_COMM_WORLD);
   expect_equal(MPIS_Queue_free(&queue), MPIS_SUCCESS, "the end of a queue");
 }
 

@@ -7,7 +7,7 @@
 #include "tests/mpix/cray_queue.hpp"
 #include "tests/mpix/programs.hpp"
 
-using namespace mpix_test;
+using namespace stream_mpi_test;
 
 namespace {
 constexpr int kMpixSteps = 20;
@@ -42,37 +42,29 @@ void run_cray_ring() {
   queue.wait();
 }
 
-/// Four neighbours of a periodic grid, two of which may be one rank, or this one. All messages have one tag.
+/// Four neighbours. All messages have one tag.
 void run_cray_halo() {
-  std::array<int, 2> sizes{};
-  const std::array<int, 2> periods{1, 1};
-  MPI_Dims_create(world_size(), 2, sizes.data());
-  MPI_Comm grid = MPI_COMM_NULL;
-  MPI_Cart_create(MPI_COMM_WORLD, 2, sizes.data(), periods.data(), 1, &grid);
-  int rank = 0;
-  MPI_Comm_rank(grid, &rank);
-  std::array<int, 4> peers{};
-  MPI_Cart_shift(grid, 0, 1, &peers[0], &peers[1]);
-  MPI_Cart_shift(grid, 1, 1, &peers[2], &peers[3]);
-  CrayQueue queue(grid);
+  Grid grid;
+  CrayQueue queue(grid.comm);
   std::array<std::vector<int>, 4> out;
   std::array<std::vector<int>, 4> in;
   for (std::size_t i = 0; i < 4; ++i) out[i] = in[i] = poisoned(kMpixInts);
   for (int step = 0; step < kMpixSteps; ++step) {
-    // What goes up comes from below: the opposite directions are named in the same order.
-    for (std::size_t i = 0; i < 4; ++i) queue.receive(in[i], peers[i], 50);
+    // A message to one direction arrives from the opposite one: both are named in the same order.
+    for (std::size_t i = 0; i < 4; ++i) queue.receive(in[i], grid.peers[i], 50);
     queue.start();
     queue.run([&, step] {
-      for (std::size_t i = 0; i < 4; ++i) fill(out[i], rank * 10 + static_cast<int>(i), step);
+      for (std::size_t i = 0; i < 4; ++i) fill(out[i], grid.rank * 10 + static_cast<int>(i), step);
     });
-    for (std::size_t i = 0; i < 4; ++i) queue.send(out[i], peers[i ^ 1U], 50);
+    for (std::size_t i = 0; i < 4; ++i) queue.send(out[i], grid.peers[i ^ 1U], 50);
     queue.start_and_wait();
     queue.run([&, step] {
-      for (std::size_t i = 0; i < 4; ++i) expect_filled(in[i], peers[i] * 10 + static_cast<int>(i), step, "a halo");
+      for (std::size_t i = 0; i < 4; ++i)
+        expect_filled(in[i], grid.peers[i] * 10 + static_cast<int>(i), step, "a halo");
     });
   }
   queue.wait();
-  MPI_Comm_free(&grid);
+  MPI_Comm_free(&grid.comm);
 }
 
 /// Several messages of one tag in one start, whose sizes differ from step to step; none, one slot and many.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a message may be in Cray's words: datatypes, nobody, communicators; and requests.
+// Messages in Cray's words: datatypes, MPI_PROC_NULL and communicators; and requests.
 #include <array>
 
 #include "tests/mpix/cray_queue.hpp"
 #include "tests/mpix/programs.hpp"
 
-using namespace mpix_test;
+using namespace stream_mpi_test;
 
 namespace {
 

@@ -8,7 +8,7 @@
 
 #include "tests/mpix/host_order.hpp"
 
-namespace mpix_test {
+namespace stream_mpi_test {
 
 class CrayQueue : public HostOrder {
  public:
@@ -41,4 +41,4 @@ class CrayQueue : public HostOrder {
   MPIX_Queue queue = nullptr;
 };
 
-}  // namespace mpix_test
+}  // namespace stream_mpi_test

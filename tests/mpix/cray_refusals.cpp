@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Cray's dialect refuses, and what fails.
+// Calls that Cray's dialect refuses, and failures.
 #include <csignal>
 
 #include "tests/mpix/cray_queue.hpp"
 #include "tests/mpix/programs.hpp"
 
-using namespace mpix_test;
+using namespace stream_mpi_test;
 
 namespace {
 
@@ -81,7 +81,7 @@ void run_cray_truncation() {
   expect_equal(error_class, MPI_ERR_TRUNCATE, "the request of a message that does not fit");
 }
 
-/// With a short SLUICE_TIMEOUT: a message that nobody sends; then its buffer is the program's.
+/// With a short SLUICE_TIMEOUT: a message that is never sent; then its buffer is the program's.
 void run_cray_timeout() {
   CrayQueue queue;
   std::vector<int> in = poisoned(1);

@@ -5,18 +5,18 @@
 #include <cstdio>
 #include <string>
 
+#include "tests/mpi_ranks.hpp"
 #include "tests/mpix/programs.hpp"
-#include "tests/stream_mpi.hpp"
 
 namespace {
 
-using stream_mpi_test::Ended;
-using stream_mpi_test::run_ranks;
+using mpi_ranks::Ended;
+using mpi_ranks::run_ranks;
 
 constexpr const char* kOnCuda = "MPIX_TEST_STREAM=cuda MPIX_TEST_THREADS=1 ";
 
 void expect_passed_on_gpu(int ranks, const std::string& names, const std::string& settings = "") {
-  stream_mpi_test::expect_passed(ranks, names, kOnCuda + settings);
+  mpi_ranks::expect_passed(ranks, names, kOnCuda + settings);
 }
 
 TEST(MpixGpu, on_cuda_streams_queues_move_messages_as_on_host_streams) {
@@ -46,7 +46,7 @@ TEST(MpixGpu, on_cuda_streams_a_wait_ends_and_gives_the_buffer_back) {
 TEST(MpixGpu, on_cuda_streams_that_are_called_hips_do_the_same) {
 #ifdef HIP_ON_CUDA
   const std::string settings = "MPIX_TEST_STREAM=hip MPIX_TEST_THREADS=1 SLUICE_GPUS=hip LD_LIBRARY_PATH=" HIP_ON_CUDA;
-  stream_mpi_test::expect_passed(2, "m_pair m_halo m_allreduce gpu_requests gpu_order", settings);
+  mpi_ranks::expect_passed(2, "m_pair m_halo m_allreduce gpu_requests gpu_order", settings);
 #else
   std::printf("SKIPPED-HERE: MpixGpu.on_cuda_streams_that_are_called_hips_do_the_same: this build has no HIP\n");
   GTEST_SKIP() << "this build has no HIP";

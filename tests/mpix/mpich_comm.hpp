@@ -8,7 +8,7 @@
 
 #include "tests/mpix/host_order.hpp"
 
-namespace mpix_test {
+namespace stream_mpi_test {
 
 class StreamComm : public HostOrder {
  public:
@@ -63,4 +63,4 @@ class StreamComm : public HostOrder {
   MPI_Comm comm = MPI_COMM_NULL;
 };
 
-}  // namespace mpix_test
+}  // namespace stream_mpi_test

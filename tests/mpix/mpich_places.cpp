@@ -5,7 +5,7 @@
 #include "tests/mpix/mpich_comm.hpp"
 #include "tests/mpix/programs.hpp"
 
-using namespace mpix_test;
+using namespace stream_mpi_test;
 
 namespace {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What MPICH's dialect refuses, and what fails.
+// Calls that MPICH's dialect refuses, and failures.
 #include "tests/mpix/mpich_comm.hpp"
 #include "tests/mpix/programs.hpp"
 
-using namespace mpix_test;
+using namespace stream_mpi_test;
 
 void run_mpich_arguments() {
   StreamComm order;

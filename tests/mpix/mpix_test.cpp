@@ -6,14 +6,14 @@
 #include <cstdio>
 #include <string>
 
+#include "tests/mpi_ranks.hpp"
 #include "tests/mpix/programs.hpp"
-#include "tests/stream_mpi.hpp"
 
 namespace {
 
-using stream_mpi_test::Ended;
-using stream_mpi_test::expect_passed;
-using stream_mpi_test::run_ranks;
+using mpi_ranks::Ended;
+using mpi_ranks::expect_passed;
+using mpi_ranks::run_ranks;
 
 TEST(MpixCray, ring_of_several_ranks_and_of_one) {
   expect_passed(3, "ring");

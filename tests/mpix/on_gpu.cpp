@@ -16,7 +16,7 @@
 #include "tests/mpix/mpich_comm.hpp"
 #include "tests/mpix/programs.hpp"
 
-using namespace mpix_test;
+using namespace stream_mpi_test;
 
 namespace {
 
@@ -211,7 +211,7 @@ void run_gpu_late() {
   expect_filled(in, 0, 2, "a message of a stream that comes late");
 }
 
-/// A stream that captures a graph takes no messages. What is refused has changed nothing.
+/// A stream that captures a graph takes no messages. A refused call changes nothing.
 void run_gpu_captures() {
   StreamComm order;
   std::vector<int> out = poisoned(5);

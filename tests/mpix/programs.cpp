@@ -1,22 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/mpix/programs.hpp"
 
-#include <unistd.h>
+#include <cstdlib>
 
-#include <cstdio>
-#include <map>
-#include <string>
-
-#include "tests/mpix/host_order.hpp"
-
-void mpix_test::leave(bool good) {
-  std::puts(good ? "the peer is lost" : "no error");
-  std::fflush(stdout);
-  _exit(0);
-}
+#include "tests/mpi_rma/checks.hpp"
 
 int run_mpix_programs(int argc, char** argv, int first) {
-  static const std::map<std::string, void (*)()> programs{
+  static const checks::Programs programs{
       {"ring", run_cray_ring},
       {"halo", run_cray_halo},
       {"sizes", run_cray_sizes},
@@ -57,19 +47,6 @@ int run_mpix_programs(int argc, char** argv, int first) {
       {"gpu_refused", run_gpu_refused},
 #endif
   };
-  int level = 0;
   const bool threads = std::getenv("MPIX_TEST_THREADS") != nullptr;
-  MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level);
-  for (int i = first; i < argc; ++i) {
-    const auto found = programs.find(argv[i]);
-    if (found == programs.end()) MPI_Abort(MPI_COMM_WORLD, 2);
-    found->second();
-    MPI_Barrier(MPI_COMM_WORLD);
-  }
-  int all = 0;
-  const int mine = checks::failures();
-  MPI_Reduce(&mine, &all, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
-  if (checks::world_rank() == 0 && all == 0) std::puts("passed");
-  MPI_Finalize();
-  return mine == 0 ? 0 : 1;
+  return checks::run_named(programs, argc, argv, first, threads);
 }

@@ -45,5 +45,11 @@ TEST(LineTime, is_measured_by_the_first_of_two_ranks) {
   EXPECT_FALSE(times[1]);
 }
 
+TEST(LineTime, that_changes_much_during_a_run_is_told) {
+  EXPECT_EQ(line_change(49, 60), "");
+  EXPECT_NE(line_change(49, 190).find("takes 190 ns, at the begin it took 49"), std::string::npos);
+  EXPECT_NE(line_change(190, 49), "");
+}
+
 }  // namespace
 }  // namespace bench

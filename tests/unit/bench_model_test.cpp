@@ -31,7 +31,7 @@ LogGP known() {
           .combine = ByteCost({{0, 0, 0.3}})};
 }
 
-/// What a machine with these parameters would measure; each time is wrong by up to `noise` of itself.
+/// Times that a machine with these parameters would measure; each is wrong by up to `noise` of itself.
 bench::Times times_of(const LogGP& costs, double noise = 0) {
   std::mt19937 random(1);
   std::uniform_real_distribution<double> wrong(1 - noise, 1 + noise);
@@ -164,6 +164,29 @@ TEST(BenchModel, many_ranks_are_limited_by_messages_and_memory) {
   EXPECT_EQ(eager[4].memory, 99'999 * (2 * 1000. + 2000 + 64) + 8 * 100'000.);
   const auto small = bench::scale_to(Model(costs), memory, 16, 8);
   EXPECT_EQ(small[0].limit.find("latency of rounds"), 0U) << small[0].limit;
+}
+
+TEST(BenchModel, a_goal_is_about_what_was_measured_where_the_parameters_were) {
+  using bench::error_text;
+  const std::vector<double> all{2, 2, 2, 1.1, 1.1, 1.1};
+  EXPECT_EQ(error_text("halo", all, all, std::nullopt), "median error of 6 predictions of halo: 55.0 %");
+  EXPECT_NE(error_text("halo", all, all, 30).find("goal 30 %: fails"), std::string::npos);
+  const std::string some = error_text("halo", all, {1.1, 1.1, 1.1}, 30);
+  EXPECT_NE(some.find("of 3 while a line took as long as for the parameters: 10.0 %, goal 30 %: holds"),
+            std::string::npos)
+      << some;
+  EXPECT_NE(error_text("halo", all, {1.1, 1.1}, 30).find("inconclusive"), std::string::npos);
+  EXPECT_NE(error_text("halo", all, {}, 30).find("none, goal 30 %: inconclusive"), std::string::npos);
+}
+
+TEST(BenchModel, finds_what_a_step_of_a_collective_takes) {
+  for (const int ranks : {2, 3, 16}) {
+    LogGP costs = known();
+    costs.step = 45;
+    const double barrier = Model(costs).dissemination(ranks, 2).total();
+    EXPECT_NEAR(bench::step_of(known(), ranks, 2, barrier), 45, 20) << ranks;  // the gap hides some
+    EXPECT_EQ(bench::step_of(known(), ranks, 2, 0), 0);
+  }
 }
 
 TEST(BenchModel, an_error_is_the_median_of_all) { EXPECT_NEAR(bench::median_error({0.9, 1.3, 1.0}), 10, 1e-9); }

@@ -39,7 +39,7 @@ TEST(Split, leaves_out_what_is_empty) {
 apps::Parsed parse(std::vector<const char*> arguments, bench::Options& options) {
   arguments.insert(arguments.begin(), "sluice-bench");
   return bench::parse(static_cast<int>(arguments.size()), arguments.data(),
-                      {{"latency", "one way"}, {"rate", "windows"}}, options);
+                      {{"latency", "one way"}, {"sparse_exchange", "rounds"}, {"rate", "windows"}}, options);
 }
 
 TEST(Provider, is_that_of_a_single_backend) {
@@ -102,7 +102,8 @@ TEST(CommandLine, has_help_that_says_what_is_measured_and_what_a_ratio_is) {
   bench::Options options;
   const auto parsed = parse({"--help"}, options);
   EXPECT_EQ(parsed.exit_code, 0);
-  for (const char* const text : {"latency    one way\n", "rate       windows\n", "ratio", "Above 1\nSluice is faster"})
+  for (const char* const text : {"  latency          one way\n", "  sparse_exchange  rounds\n",
+                                 "  rate             windows\n", "ratio", "Above 1\nSluice is faster"})
     EXPECT_NE(parsed.text.find(text), std::string::npos) << text << " is not in:\n" << parsed.text;
 }
 

@@ -21,7 +21,7 @@ namespace {
 using namespace sluice;
 using namespace sluice::collectives;
 
-/// Costs of which each is told from the others in a sum.
+/// Costs that a sum keeps apart.
 const LogGP& costs() {
   static const LogGP some{.latency = 1000,
                           .send = 100,
@@ -30,7 +30,8 @@ const LogGP& costs() {
                           .bytes = ByteCost({{0, 0, 0.5}}),
                           .way = ByteCost({{0, 0, 0.5}}),
                           .copy = ByteCost({{0, 0, 0.25}}),
-                          .combine = ByteCost({{0, 0, 0.75}})};
+                          .combine = ByteCost({{0, 0, 0.75}}),
+                          .step = 20};
   return some;
 }
 
@@ -62,11 +63,11 @@ class Walk {
                                     : Key{message.peer, own, message.tag, message.ready};
       std::deque<double>& arrivals = arrivals_[key];
       if (message.sends) {
-        clock += costs().send + costs().bytes(message.bytes);
+        clock += costs().send + costs().step + costs().bytes(message.bytes);
         arrivals.push_back(clock + costs().latency);
       } else {
         if (arrivals.empty()) return false;
-        clock = std::max(clock, arrivals.front()) + costs().receive;
+        clock = std::max(clock, arrivals.front()) + costs().receive + costs().step;
         arrivals.pop_front();
       }
     }
@@ -89,6 +90,7 @@ double walked(int p, Make make) {
   std::vector<Schedule> ranks;
   for (Rank rank = 0; rank < p; ++rank) {
     ranks.emplace_back(rank, p);
+    ranks.back().eager_exchange = Model(costs()).eager_exchange();
     make(ranks.back(), ranks.back().user(Slice()), ranks.back().user(Slice()));
   }
   const Walk walk(ranks);
@@ -174,13 +176,39 @@ TEST(Model, a_level_of_a_tree_takes_what_its_fan_out_costs) {
   }
 }
 
+TEST(Model, copies_what_is_exchanged_while_a_copy_costs_less_than_being_tied_to_the_peer) {
+  EXPECT_EQ(Model(built_in().mapped).eager_exchange(), 1024U);
+  EXPECT_EQ(Model(built_in().network).eager_exchange(), kEager);
+  LogGP slow = built_in().mapped;
+  slow.copy = ByteCost({{0, 1e6, 0}});
+  EXPECT_EQ(Model(slow).eager_exchange(), 64U);
+}
+
+/// What is held back has a message more at each end.
+TEST(Model, holds_back_what_goes_both_ways_earlier_than_what_goes_one_way) {
+  constexpr std::size_t kBetween = 2000;
+  const auto ends = [&](bool sends, bool receives, std::size_t bytes) {
+    Schedule schedule(0, 2);
+    schedule.eager_exchange = kBetween - 1;
+    const Part part{1, 0, schedule.user(Slice()), bytes};
+    const std::span<const Part> one(&part, 1);
+    exchange(schedule, sends ? one : std::span<const Part>(), receives ? one : std::span<const Part>());
+    return schedule.messages.size();
+  };
+  EXPECT_EQ(ends(true, true, kBetween - 1), 2U);
+  EXPECT_EQ(ends(true, true, kBetween), 4U);
+  EXPECT_EQ(ends(true, false, kBetween), 1U);
+  EXPECT_EQ(ends(false, true, kBetween), 1U);
+  EXPECT_EQ(ends(false, true, kEager + 1), 2U);
+}
+
 double cost_of(const Levels& levels, double c, double b) {
   double sum = 0;
   for (const int fan_out : levels) sum += c * fan_out + b;
   return sum;
 }
 
-/// Of all trees of up to five levels.
+/// The least cost of all trees of up to five levels.
 double least_cost(int ranks, double c, double b, Levels levels = {}) {
   if (reach(levels) >= ranks) return cost_of(levels, c, b);
   double least = c * ranks + b;
@@ -213,11 +241,11 @@ TEST(Model, each_rank_of_a_tree_is_the_child_of_its_parent) {
       const Rank root = size / 3;
       int children = 0;
       for (Rank rank = 0; rank < size; ++rank) {
-        const LevelTree tree(size, levels, root, rank);
-        EXPECT_EQ(tree.is_root(), rank == root);
-        for (const Rank child : tree.children()) {
+        const Branch branch = level_branch(size, levels, root, rank);
+        EXPECT_EQ(branch.is_root(), rank == root);
+        for (const Rank child : branch.children) {
           ++children;
-          EXPECT_EQ(LevelTree(size, levels, root, child).parent(), rank) << size << " ranks";
+          EXPECT_EQ(level_branch(size, levels, root, child).parent, rank) << size << " ranks";
         }
       }
       EXPECT_EQ(children, size - 1);

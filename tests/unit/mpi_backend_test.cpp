@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The backend `mpi` between processes: this program starts itself under mpiexec.
-#include "tests/unit/program.hpp"
+#include "tests/unit/mpiexec.hpp"
 
 #include <sluice/collectives.hpp>
 #include <sluice/mpi.hpp>
@@ -10,8 +10,6 @@
 
 #include <array>
 #include <cstdint>
-#include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -20,7 +18,7 @@
 namespace {
 
 using sluice::tests::contains;
-using sluice::tests::Program;
+using sluice::tests::mpiexec;
 using sluice::tests::Result;
 
 void expect(bool holds, const std::string& what) {
@@ -203,29 +201,8 @@ int act_as(const std::string& what, int argc, char** argv) {
 
 // ---- the promises ----
 
-Result mpiexec(const std::string& ranks, const std::string& what) {
-  std::string self = std::filesystem::read_symlink("/proc/self/exe");
-  std::string as = what;
-  std::string count = ranks;
-  Program program([&] {
-    ::setenv("SLUICE_BACKENDS", "mpi", 1);
-    // Open MPI needs these as root, and with fewer cores than ranks.
-    for (const char* const allowed :
-         {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"}) {
-      ::setenv(allowed, "1", 1);
-    }
-    char command[] = "mpiexec";
-    char ranks_flag[] = "-n";
-    char as_flag[] = "--as";
-    std::array<char*, 7> arguments = {command, ranks_flag, count.data(), self.data(), as_flag, as.data(), nullptr};
-    ::execvp(command, arguments.data());
-    return 127;
-  });
-  return program.result();
-}
-
 void expect_well(const std::string& ranks, const std::string& what) {
-  const Result result = mpiexec(ranks, what);
+  const Result result = mpiexec(ranks, what, "mpi");
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(result.err, "");
 }
@@ -247,21 +224,21 @@ TEST(MpiBackend, lets_the_program_call_mpi_at_the_same_time) { expect_well("2", 
 TEST(MpiBackend, serves_several_contexts_at_once) { expect_well("3", "has_several_contexts"); }
 
 TEST(MpiBackend, ends_what_is_under_way_to_a_rank_that_leaves) {
-  const Result result = mpiexec("2", "rank_one_throws");
+  const Result result = mpiexec("2", "rank_one_throws", "mpi");
   EXPECT_NE(result.code, 0);
   EXPECT_TRUE(contains(result.err, "rank one had enough")) << result.err;
   EXPECT_TRUE(contains(result.err, "rank 0: peer_lost")) << result.err;
 }
 
 TEST(MpiBackend, needs_an_mpi_that_many_threads_may_call) {
-  const Result result = mpiexec("2", "is_single");
+  const Result result = mpiexec("2", "is_single", "mpi");
   EXPECT_EQ(result.code, 3) << result.err;
   EXPECT_TRUE(contains(result.err, "mpi is not usable here: ")) << result.err;
   EXPECT_TRUE(contains(result.err, "MPI_THREAD_MULTIPLE")) << result.err;
 }
 
 TEST(MpiBackend, says_so_if_the_program_ends_mpi_too_early) {
-  const Result result = mpiexec("2", "ends_mpi_first");
+  const Result result = mpiexec("2", "ends_mpi_first", "mpi");
   EXPECT_EQ(result.code, 3) << result.err;
   EXPECT_TRUE(contains(result.err, "MPI_Finalize")) << result.err;
 }

@@ -3,7 +3,7 @@
 #include "base/fd.hpp"
 #include "tests/faults/limit.hpp"
 #include "tests/peers.hpp"
-#include "tests/unit/program.hpp"
+#include "tests/unit/mpiexec.hpp"
 
 #include <sluice/mpi.hpp>
 #include <sluice/sluice.hpp>
@@ -27,6 +27,7 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using sluice::tests::contains;
+using sluice::tests::mpiexec;
 using sluice::tests::Program;
 using sluice::tests::Result;
 
@@ -163,26 +164,6 @@ int act_as(std::string what, int argc, char** argv) {
 }
 
 // ---- the promises ----
-
-Result mpiexec(const std::string& ranks, const std::string& what) {
-  std::string self = std::filesystem::read_symlink("/proc/self/exe");
-  std::string as = what;
-  std::string count = ranks;
-  Program program([&] {
-    // Open MPI needs these as root, and with fewer cores than ranks.
-    for (const char* const allowed :
-         {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"}) {
-      ::setenv(allowed, "1", 1);
-    }
-    char command[] = "mpiexec";
-    char ranks_flag[] = "-n";
-    char as_flag[] = "--as";
-    std::array<char*, 7> arguments = {command, ranks_flag, count.data(), self.data(), as_flag, as.data(), nullptr};
-    ::execvp(command, arguments.data());
-    return 127;
-  });
-  return program.result();
-}
 
 TEST(MpiStart, every_rank_is_told_who_it_is) {
   const Result result = mpiexec("3", "says_who_it_is");

@@ -21,7 +21,7 @@ using namespace sluice;
 using namespace sluice::backends;
 using mpi::Messages;
 
-/// What is under way between two stations, of ranks 0 and 1.
+/// The messages under way between two stations, of ranks 0 and 1.
 struct Wire {
   struct Body {
     std::span<const std::byte> from;

@@ -139,8 +139,8 @@ TEST(Routes, of_uneven_nodes_match_at_both_ends) {
   }
 }
 
-// Of the rounds within a node: the shares of the others, and the own share to each of them. Across nodes: log2(n)
-// rounds of a share.
+// In the rounds within a node a rank sends the shares of the others, and its own share to each of them; across nodes it
+// sends a share in each of log2(n) rounds.
 TEST(Lanes, send_a_share_of_the_numbers_in_each_round_between_nodes) {
   constexpr std::size_t kS = 4;
   constexpr std::size_t kNumbers = 4096 * kS;

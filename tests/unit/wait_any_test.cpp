@@ -14,24 +14,15 @@
 #include <vector>
 
 #include "peers/word_book.hpp"
+#include "tests/unit/code_of.hpp"
 
 namespace {
 
 using namespace std::chrono_literals;
 using sluice::Code;
+using sluice::tests::code_of;
 
 constexpr std::size_t kBytes = 64;
-
-/// The code of the error that `call` throws.
-template <class F>
-std::string thrown_by(F call) {
-  try {
-    call();
-  } catch (const sluice::Error& error) {
-    return sluice::name(error.code());
-  }
-  return "nothing";
-}
 
 // All have messages all the time.
 TEST(WaitAny, receivers_have_their_turn) {
@@ -113,7 +104,7 @@ TEST(WaitAny, takes_all_that_have_come) {
       for (std::size_t i = 0; i < kChannels; ++i) EXPECT_EQ(some[i].index, i);
     }
     EXPECT_TRUE(any.wait_some_for(0ns).empty());
-    EXPECT_EQ(thrown_by([&] { any.wait_some(0ns); }), "timeout");
+    EXPECT_EQ(code_of([&] { any.wait_some(0ns); }), "timeout");
   });
   EXPECT_EQ(code, 0);
 }
@@ -134,7 +125,7 @@ TEST(WaitAny, the_failure_of_the_last_one_is_thrown) {
     }
     sluice::Receiver closed = context.receiver(1, 1, memory.slice(0, kBytes));
     sluice::Receiver failed = context.receiver(1, 2, memory.slice(kBytes, kBytes));
-    EXPECT_EQ(thrown_by([&] { failed.wait_for(10s); }), "peer_lost");
+    EXPECT_EQ(code_of([&] { failed.wait_for(10s); }), "peer_lost");
     EXPECT_FALSE(closed.wait_for(10s));
     sluice::WaitAny any;
     any.add(closed);
@@ -143,7 +134,7 @@ TEST(WaitAny, the_failure_of_the_last_one_is_thrown) {
     ASSERT_EQ(some.size(), 1U);
     EXPECT_TRUE(some.front().closed());
     EXPECT_EQ(any.left(), 1U);
-    EXPECT_EQ(thrown_by([&] { any.wait_some(10s); }), "peer_lost");
+    EXPECT_EQ(code_of([&] { any.wait_some(10s); }), "peer_lost");
     EXPECT_EQ(any.left(), 0U);
     EXPECT_TRUE(any.wait_some(10s).empty());
   });
@@ -160,14 +151,14 @@ TEST(WaitAny, takes_what_a_host_may_wait_for) {
     closed.close();
     sluice::Receiver empty;
     sluice::WaitAny any;
-    EXPECT_EQ(thrown_by([&] { any.add(closed); }), "misuse");
-    EXPECT_EQ(thrown_by([&] { any.add(empty); }), "misuse");
+    EXPECT_EQ(code_of([&] { any.add(closed); }), "misuse");
+    EXPECT_EQ(code_of([&] { any.add(empty); }), "misuse");
     any.add(in);
-    EXPECT_EQ(thrown_by([&] { any.wait(0ns); }), "timeout");
+    EXPECT_EQ(code_of([&] { any.wait(0ns); }), "timeout");
     sluice::Plan plan = context.plan();
     plan.add(in).commit({});
-    EXPECT_EQ(thrown_by([&] { any.wait(10s); }), "misuse");
-    EXPECT_EQ(thrown_by([&] { sluice::WaitAny().add(in); }), "misuse");
+    EXPECT_EQ(code_of([&] { any.wait(10s); }), "misuse");
+    EXPECT_EQ(code_of([&] { sluice::WaitAny().add(in); }), "misuse");
   });
   EXPECT_EQ(code, 0);
 }

@@ -7,8 +7,10 @@
 #include "apps/bench/harness/shared_pages.hpp"
 #include "apps/bench/harness/statistics.hpp"
 
+#include <fmt/core.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -101,6 +103,15 @@ std::optional<double> line_time_ns(sluice::Context& context, sluice::Rank peer, 
   if (first) return lead(*reinterpret_cast<Counter*>(pages.mine()));
   follow(*reinterpret_cast<Counter*>(pages.theirs()));
   return std::nullopt;
+}
+
+std::string line_change(double begin_ns, double end_ns) {
+  constexpr double kMuch = 1.5;
+  if (std::max(begin_ns, end_ns) < kMuch * std::min(begin_ns, end_ns)) return {};
+  return fmt::format(
+      "at the end a line takes {:.0f} ns, at the begin it took {:.0f}: the cores were moved, so rows that were "
+      "measured at different times do not go together",
+      end_ns, begin_ns);
 }
 
 }  // namespace bench

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace bench {
@@ -30,5 +31,8 @@ std::optional<int> bound_core();
 /// trip of one line, to which both ranks write in turn. Both ranks call it. Unset if they are not on one machine, and
 /// at the second rank.
 std::optional<double> line_time_ns(sluice::Context& context, sluice::Rank peer, bool first);
+
+/// Empty, or what it means that the time of a line has changed so much between the begin of a run and its end.
+std::string line_change(double begin_ns, double end_ns);
 
 }  // namespace bench

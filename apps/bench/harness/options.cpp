@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 
@@ -129,8 +130,9 @@ apps::Parsed parse(int argc, const char* const* argv, const BenchNames& benches,
       "Measures channels against raw mapped memory and MPI, in the same run. Start it by sluice-run or mpiexec.",
       "sluice-bench");
   app.add_option("NAME", options.bench, "what to measure")->required()->check(CLI::IsMember(names).description(""));
+  const std::size_t width = std::ranges::max(names, {}, &std::string::size).size();
   std::string list;
-  for (const auto& [bench, what] : benches) list += fmt::format("  {:11}{}\n", bench, what);
+  for (const auto& [bench, what] : benches) list += fmt::format("  {:{}}  {}\n", bench, width, what);
   app.footer(
       "NAME, and what it measures:\n" + list +
       "\nratio, beside the time of a rival: the rival's time divided by Sluice's, the median over the rounds. Above 1\n"

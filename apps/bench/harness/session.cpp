@@ -117,6 +117,18 @@ const Placement& Session::placement() {
   return *placement_;
 }
 
+void Session::measure_line_again() {
+  static_cast<void>(placement());
+  if (context.size() < 2 || context.rank() > 1) return;
+  placement_->line_ns = line_time_ns(context, 1 - context.rank(), context.rank() == 0);
+}
+
+std::string Session::how_line_changed() {
+  if (!placement_ || context.size() < 2 || context.rank() > 1) return {};
+  const auto now = line_time_ns(context, 1 - context.rank(), context.rank() == 0);
+  return placement_->line_ns && now ? line_change(*placement_->line_ns, *now) : "";
+}
+
 apps::Description Session::description_of_all(const std::string& description) {
   return apps::of_all_ranks(apps::read_description(description), team().collectives, context.size());
 }

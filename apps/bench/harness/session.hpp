@@ -61,6 +61,12 @@ class Session {
   /// How this run was started, and where. All ranks make the first call.
   const Placement& placement();
 
+  /// What was measured before is over: rows from here on have the time that a line takes now. All ranks call it.
+  void measure_line_again();
+
+  /// Whether a line takes as long as it did: if not, a sentence at rank 0. All ranks call it.
+  std::string how_line_changed();
+
   /// Reads a description of this rank's channels and adds, at rank 0, those of all ranks. All ranks call it.
   apps::Description description_of_all(const std::string& description);
 

@@ -124,7 +124,7 @@ std::vector<Scaled> scale_to(const Model& model, const MemoryCosts& costs, int r
   const double block = static_cast<double>(bytes);
   const double all = block * ranks;
   const int ways = model.best_ways(ranks);
-  const Way puts{"puts", model.puts(ranks, bytes), puts_footprint(ranks, bytes)};
+  const Way puts{"puts", model.puts(ranks, bytes), puts_footprint(ranks, bytes, model.eager_exchange())};
   return {scaled("barrier",
                  {fmt::format("dissemination, ways: {}", ways), model.dissemination(ranks, ways),
                   dissemination_footprint(ranks, ways)},
@@ -138,6 +138,32 @@ double median_error(const std::vector<double>& ratios) {
   std::vector<double> errors;
   for (const double ratio : ratios) errors.push_back(100 * std::abs(ratio - 1));
   return median(errors);
+}
+
+std::string error_text(const std::string& subject, const std::vector<double>& all,
+                       const std::vector<double>& as_measured, std::optional<double> goal) {
+  std::string text =
+      fmt::format("median error of {} predictions of {}: {:.1f} %", all.size(), subject, median_error(all));
+  if (as_measured.size() < all.size())
+    text += fmt::format("; of {} while a line took as long as for the parameters: {}", as_measured.size(),
+                        as_measured.empty() ? "none" : fmt::format("{:.1f} %", median_error(as_measured)));
+  if (!goal) return text;
+  const bool enough = 2 * as_measured.size() >= all.size() && !as_measured.empty();
+  return text + fmt::format(", goal {:.0f} %: {}", *goal,
+                            !enough                              ? "inconclusive"
+                            : median_error(as_measured) <= *goal ? "holds"
+                                                                 : "fails");
+}
+
+double step_of(const sluice::collectives::LogGP& costs, int ranks, int ways, double barrier_ns) {
+  sluice::collectives::LogGP with = costs;
+  const auto barrier_of = [&](double step) {
+    with.step = step;
+    return Model(with).dissemination(ranks, ways).total();
+  };
+  const double messages = barrier_of(0);
+  const double of_each_ns = barrier_of(1) - messages;
+  return of_each_ns > 0 ? std::max(0.0, (barrier_ns - messages) / of_each_ns) : 0;
 }
 
 }  // namespace bench

@@ -45,5 +45,12 @@ std::vector<Scaled> scale_to(const sluice::collectives::Model& model, const Memo
 
 /// |predicted / measured - 1|, in percent; the median of all.
 double median_error(const std::vector<double>& ratios);
+/// What to print of the ratios of a subject, and of those taken while a line took as long as when the parameters were
+/// measured. A goal is about the latter; where fewer than half are of these, it is inconclusive.
+std::string error_text(const std::string& subject, const std::vector<double>& all,
+                       const std::vector<double>& as_measured, std::optional<double> goal);
+
+/// LogGP::step, if a barrier of so many ranks and ways takes so long, and a message what the other costs say.
+double step_of(const sluice::collectives::LogGP& costs, int ranks, int ways, double barrier_ns);
 
 }  // namespace bench

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 namespace bench {
 namespace {
@@ -28,27 +29,38 @@ class TrainOfMessages : public Contender {
     const sluice::Slice slots = memory_.slice(0, bytes() * static_cast<std::size_t>(messages));
     const sluice::Slice source = memory_.slice(source_bytes() * static_cast<std::size_t>(messages), bytes());
     const sluice::Slice answer = memory_.slice(source_bytes() * static_cast<std::size_t>(messages + 2), kAnswer);
-    sluice::Context& context = workload_.context;
-    const sluice::Tag tag = workload.tag;
     target_ = memory_.slice(source_bytes() * static_cast<std::size_t>(messages + 1), bytes());
     sends_ = sends;
-    if (sends) {
-      out_ = context.sender(workload.peer, tag, source);
-      in_ = context.receiver(workload.peer, tag + 1, answer);
-    } else {
-      out_ = context.sender(workload.peer, tag + 1, answer);
-      in_ = context.receiver(workload.peer, tag, slots, {.depth = messages});
+    sluice::Context& context = workload_.context;
+    const int channels = train == Train::receives ? messages : 1;
+    const int depth = messages / channels;
+    for (int channel = 0; channel < channels; ++channel) {
+      const sluice::Tag tag = workload.tag + 1 + channel;
+      const std::size_t part = bytes() * static_cast<std::size_t>(depth);
+      if (sends)
+        out_.push_back(context.sender(workload.peer, tag, source));
+      else
+        in_.push_back(context.receiver(workload.peer, tag, slots.slice(part * static_cast<std::size_t>(channel), part),
+                                       {.depth = depth}));
     }
-    out_.wait_connected();
-    in_.wait_connected();
+    if (sends)
+      in_.push_back(context.receiver(workload.peer, workload.tag, answer));
+    else
+      out_.push_back(context.sender(workload.peer, workload.tag, answer));
+    for (sluice::Sender& out : out_) out.wait_connected();
+    for (sluice::Receiver& in : in_) in.wait_connected();
   }
 
-  std::string describe() const { return out_.describe(); }
+  std::string describe() const { return out_.front().describe(); }
 
   double run(long count) override {
-    double taken = 0;
-    for (long i = 0; i < count; ++i) taken += sends_ ? send_all() : receive_all();
-    return taken;
+    if (is_timed_apart()) {
+      double taken = 0;
+      for (long i = 0; i < count; ++i) taken += sends_ ? work_of_puts() : work_of_receiving();
+      return taken;
+    }
+    // One look at the clock would be a large part of a round trip.
+    return timed_steps(count, [this] { sends_ ? send_all() : receive_all(); });
   }
 
  private:
@@ -56,32 +68,55 @@ class TrainOfMessages : public Contender {
   /// Each on lines of its own.
   std::size_t source_bytes() const { return whole_pages(bytes()); }
 
-  double send_all() {
-    const double begin = now_ns();
+  template <class Ends>
+  static auto& channel_of(Ends& ends, int message) {
+    return ends[static_cast<std::size_t>(message) % ends.size()];
+  }
+
+  bool is_timed_apart() const { return train_ == (sends_ ? Train::puts : Train::receives); }
+
+  void send_all() {
+    for (int i = 0; i < messages_; ++i) channel_of(out_, i).put({}, 0, bytes());
+    await_answer();
+  }
+
+  double work_of_puts() {
     double work = 0;
     for (int i = 0; i < messages_; ++i) {
-      const double before = train_ == Train::puts ? now_ns() : 0;
-      out_.put({}, 0, bytes());
-      if (train_ != Train::puts) continue;
+      const double before = now_ns();
+      channel_of(out_, i).put({}, 0, bytes());
       work += now_ns() - before;
       pause(kPrttPauseNs);
     }
-    in_.wait({});
-    in_.release({});
-    return train_ == Train::puts ? std::max(0.0, work - messages_ * clock_ns()) : now_ns() - begin;
+    await_answer();
+    return std::max(0.0, work - messages_ * clock_ns());
   }
 
-  double receive_all() {
-    if (train_ == Train::receives) pause(kTrainNs);
+  void await_answer() {
+    in_.front().wait({});
+    in_.front().release({});
+  }
+
+  void receive_all() {
+    receive();
+    out_.front().put({}, 0, kAnswer);
+  }
+
+  double work_of_receiving() {
+    pause(kTrainNs);
     const double begin = now_ns();
-    for (int i = 0; i < messages_; ++i) {
-      const sluice::Slice landed = in_.wait({});
-      use(landed);
-      in_.release({});
-    }
+    receive();
     const double taken = now_ns() - begin;
-    out_.put({}, 0, kAnswer);
+    out_.front().put({}, 0, kAnswer);
     return taken;
+  }
+
+  void receive() {
+    for (int i = 0; i < messages_; ++i) {
+      sluice::Receiver& in = channel_of(in_, i);
+      use(in.wait({}));
+      in.release({});
+    }
   }
 
   void use(const sluice::Slice& landed) {
@@ -106,8 +141,8 @@ class TrainOfMessages : public Contender {
   bool sends_ = false;
   sluice::Memory memory_;
   sluice::Slice target_;
-  sluice::Sender out_;
-  sluice::Receiver in_;
+  std::vector<sluice::Sender> out_;
+  std::vector<sluice::Receiver> in_;
 };
 
 }  // namespace

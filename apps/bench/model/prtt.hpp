@@ -16,7 +16,7 @@ enum class Train {
   copied,    ///< the same, but rank 1 copies each message out
   combined,  ///< the same, but rank 1 adds each message to doubles in memory
   puts,      ///< the work of puts with a pause behind each, without the pauses
-  receives   ///< the work of wait and release of messages that have landed
+  receives   ///< the work of wait and release of messages that have landed, each of another channel
 };
 
 struct Prtt {

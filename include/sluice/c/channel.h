@@ -118,6 +118,39 @@ SLUICE_EXPORT sluice_code sluice_wait_any_add(sluice_wait_any* wait_any, sluice_
 ///   which has left then
 SLUICE_EXPORT sluice_code sluice_wait_any_wait(sluice_wait_any* wait_any, sluice_timeout timeout, size_t* index,
                                                void** slot, int* closed);
+/// Enqueues a wait for one of the receivers, and returns at once: later work on `stream` runs when the wait has ended,
+/// and finds what it has taken in `ticket`.
+/// @return also, on a stream of a GPU, SLUICE_UNSUPPORTED if it captures a graph; SLUICE_OUT_OF_RESOURCES; the failure
+///   that has ended such waits
+SLUICE_EXPORT sluice_code sluice_wait_any_enqueue(sluice_wait_any* wait_any, sluice_stream stream,
+                                                  sluice_ticket** ticket);
+/// Like `sluice_wait_any_enqueue`, for all that have arrived when the first one has, one epoch of each at most.
+SLUICE_EXPORT sluice_code sluice_wait_any_enqueue_some(sluice_wait_any* wait_any, sluice_stream stream,
+                                                       sluice_ticket** ticket);
+/// Enqueues the release of all that the wait of the ticket has taken. In place of it, callables may release.
+/// @return also SLUICE_MISUSE if the ticket was released or is of another object; as `sluice_wait_any_enqueue`
+SLUICE_EXPORT sluice_code sluice_wait_any_release(sluice_wait_any* wait_any, sluice_stream stream,
+                                                  const sluice_ticket* ticket);
+/// One of what a wait has taken, for the host and for kernels.
+typedef struct sluice_arrival {
+  uint64_t index;  ///< of the receiver
+  void* slot;      ///< NULL: the peer has closed, and no epoch follows
+  uint64_t bytes;
+  uint64_t count;  ///< 0
+} sluice_arrival;
+/// Number of arrivals of a wait that has ended; 0: no receiver was left. Any thread, also a callable behind the wait.
+/// @return also SLUICE_MISUSE if the wait has not ended; the failure that has ended it
+SLUICE_EXPORT sluice_code sluice_ticket_arrivals(const sluice_ticket* ticket, size_t* arrivals);
+/// Arrival `which`, from 0 on.
+/// @return also SLUICE_BAD_ARGUMENT if there are not so many; as `sluice_ticket_arrivals`
+SLUICE_EXPORT sluice_code sluice_ticket_arrival(const sluice_ticket* ticket, size_t which, sluice_arrival* arrival);
+/// For kernels behind a wait on a stream of a GPU: they find the number of arrivals at `*arrivals`, 0 also if the wait
+/// has failed, and the arrivals from `*first` on. For kernels that are enqueued before the ticket is freed, and run
+/// before `sluice_wait_any_free`.
+/// @return also SLUICE_MISUSE if the wait is not on a stream of a GPU
+SLUICE_EXPORT sluice_code sluice_ticket_on_device(const sluice_ticket* ticket, const uint64_t** arrivals,
+                                                  const sluice_arrival** first);
+SLUICE_EXPORT sluice_code sluice_ticket_free(sluice_ticket** ticket);
 /// Number of receivers that have not left; 0 if the handle is NULL.
 SLUICE_EXPORT size_t sluice_wait_any_left(const sluice_wait_any* wait_any);
 SLUICE_EXPORT sluice_code sluice_wait_any_free(sluice_wait_any** wait_any);

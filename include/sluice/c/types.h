@@ -56,6 +56,7 @@ typedef struct sluice_channel sluice_channel;
 typedef struct sluice_sender sluice_sender;
 typedef struct sluice_receiver sluice_receiver;
 typedef struct sluice_wait_any sluice_wait_any;
+typedef struct sluice_ticket sluice_ticket;
 typedef struct sluice_plan sluice_plan;
 typedef struct sluice_window sluice_window;
 typedef struct sluice_target sluice_target;

@@ -77,7 +77,7 @@ int MPIX_Irecv_enqueue(void* buf, int count, MPI_Datatype datatype, int source, 
 /// Later work on the stream of the request runs when its message is complete, or has failed: when the peer has died, or
 /// after SLUICE_TIMEOUT. The request is used up, and not set to null. @return also MPI_ERR_REQUEST
 int MPIX_Wait_enqueue(MPI_Request* request, MPI_Status* status);
-/// As MPIX_Wait_enqueue, for requests of one stream. Sets all to MPI_REQUEST_NULL. Those that are null are legal.
+/// As MPIX_Wait_enqueue, for requests of one stream. Sets all to MPI_REQUEST_NULL. Null requests are legal.
 /// `array_of_statuses` may be MPI_STATUSES_IGNORE.
 int MPIX_Waitall_enqueue(int count, MPI_Request array_of_requests[], MPI_Status* array_of_statuses);
 /// Collective over `comm`, in the same order at all ranks, and with MPI's own collectives on it. The first call with

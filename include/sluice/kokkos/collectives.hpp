@@ -77,7 +77,8 @@ class ViewCollective {
   ViewCollective(const Queue<Exec>& queue, Collective collective, std::vector<std::shared_ptr<const void>> views)
       : queue_(queue), views_(std::move(views)), collective_(std::move(collective)) {}
 
-  /// What later work on the queue writes into the Views is no longer sent. @throws as Collective::start
+  /// The collective sends what the Views hold at this point of the queue; later writes are not sent. @throws as
+  /// Collective::start
   void start() { collective_.start(queue_.stream()); }
   /// Later work on the queue finds the result in the Views. @throws as Collective::wait
   void wait() { collective_.wait(queue_.stream()); }

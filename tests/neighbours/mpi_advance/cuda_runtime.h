@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What MPI Advance's tests need of CUDA's runtime, on host streams of Sluice's: a kernel is a loop over its threads. So
-// a plain C++ compiler builds them, but for the launches, which stream_mpi.py writes as calls of `launched`.
+// The parts of CUDA's runtime that MPI Advance's tests need, on host streams of Sluice's: a kernel is a loop over its
+// threads. So a plain C++ compiler builds them, but for the launches, which stream_mpi.py writes as calls of
+// `launched`.
 #pragma once
 
 #include <sluice/c/stream.h>

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// What libraries on top ask about the put of a channel.
+#pragma once
+
+#include <sluice/channel.hpp>
+
+namespace sluice::detail {
+
+/// True if the stream of a put carries it out, so that on a host the bytes are copied when it returns. The channel is
+/// connected.
+SLUICE_EXPORT bool is_put_by_stream(const Sender& sender);
+
+}  // namespace sluice::detail
