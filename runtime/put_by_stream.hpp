@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What libraries on top ask about the put of a channel.
+// For the libraries in dialects/: who carries out the puts of a channel.
 #pragma once
 
 #include <sluice/channel.hpp>

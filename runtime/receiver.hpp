@@ -88,8 +88,8 @@ class ReceiverCore final : public runtime::ChannelEnd {
   void assist(std::uint64_t epoch) noexcept override {
     if (connected() && landing_ != nullptr && !lands_in_target()) landing_->help(epoch);
   }
-  /// Time of a GPU's stream counts as time of its wait for an epoch once `begun` has come to that. Before the first
-  /// use.
+  /// Time of a GPU's stream counts as time of its wait for an epoch from when `begun` is at least that epoch. Before
+  /// the first use.
   void wait_from_when(const std::atomic<std::uint64_t>& begun) noexcept { begun_ = &begun; }
   bool passed() const noexcept override;
   void refuse_enqueued() override;

@@ -144,8 +144,8 @@ void WaitAnyCore::give_to_gpu(Stream stream, std::function<void(device::Lane)> w
   });
 }
 
-/// Closing waits until the streams have come past what they were given, so waits that have not ended are ended first.
-/// False: some have not ended.
+/// Closing waits until the streams have passed the work that they were given, so waits that have not ended are ended
+/// first. False: some have not ended.
 bool WaitAnyCore::leave_gpus(base::Limit& limit) noexcept {
   if (on_gpu_ && enqueued_ > 0)
     fate_->fail(Code::aborted, "the WaitAny was destroyed before what a stream had of it had ended");

@@ -58,13 +58,13 @@ struct AnyTicket;
 ///   reaches takes nothing.
 ///
 /// @par Streams of GPUs
-///   The same, but for this. A thread of the library takes the messages and carries out the releases; the stream waits
-///   for a word. Kernels find the arrivals by `Ticket::on_device`, and the bytes in the slots, which lie in memory of
-///   the host or of that GPU. An object serves streams of one GPU. The stream knows no limit and cannot stop:
-///   `Context::check` and `synchronize` throw the failure of a receiver, and all other failures, which leave the
-///   receivers as they are and end all waits of this object on streams of GPUs, also later ones: work behind them runs,
-///   and finds no arrivals. The receivers may not be used by their own verbs on streams of GPUs. Waits cannot be
-///   captured into a graph.
+///   Waits on streams of GPUs differ in this. A thread of the library takes the messages and carries out the releases;
+///   the stream waits for a word. Kernels find the arrivals by `Ticket::on_device`, and the bytes in the slots, which
+///   lie in memory of the host or of that GPU. An object serves streams of one GPU. The stream knows no limit and
+///   cannot stop: `Context::check` and `synchronize` throw the failure of a receiver, and all other failures, which
+///   leave the receivers as they are and end all waits of this object on streams of GPUs, also later ones: work behind
+///   them runs, and finds no arrivals. The receivers may not be used by their own verbs on streams of GPUs. Waits
+///   cannot be captured into a graph.
 ///
 /// @par Threads
 ///   One thread at a time, which counts as a user of each of the receivers. The thread of a stream counts as one from
@@ -117,7 +117,7 @@ class SLUICE_EXPORT WaitAny {
   /// Ends the waits of the object that was here, as the destructor does.
   WaitAny& operator=(WaitAny&&) noexcept;
   /// Ends waits on streams that have not ended, also those that have not begun: see "Streams". When it returns, no
-  /// stream uses the receivers any more, and they may be closed. Waits until the streams of GPUs have come past its
+  /// stream uses the receivers any more, and they may be closed. Waits until the streams of GPUs have passed its
   /// waits and releases, for the connect timeout of the context at most.
   ~WaitAny();
 

@@ -160,7 +160,7 @@ TEST_P(AnyOnGpu, a_release_waits_for_the_work_before_it) {
   });
 }
 
-/// Rank 1 puts when the other tests of the same channel are over.
+/// Rank 1 puts after the other checks of the same channel.
 TEST_P(AnyOnGpu, what_it_cannot_do_is_refused_and_changes_nothing) {
   run_peers(peers_of(GetParam(), 3), [](Context& context) {
     if (context.rank() != 0) {
@@ -288,7 +288,7 @@ TEST_P(AnyOnGpu, a_limit_ends_the_wait_and_fails_no_receiver) {
   });
 }
 
-/// All messages have come before.
+/// All messages arrive before the waits.
 TEST_P(AnyOnGpu, a_limit_does_not_count_the_work_before_a_wait) {
   static constexpr auto kLimit = 200ms;
   Peers peers = peers_of(GetParam(), 3);

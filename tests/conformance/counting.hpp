@@ -35,7 +35,7 @@ struct SystemCalls {
 void begin_counting() noexcept;
 void end_counting() noexcept;
 
-/// What other threads, which the main thread has started, do while its instructions are counted.
+/// Other threads, which the main thread has started, while its instructions are counted.
 enum class Others { go_on, stand_still };
 
 /// Runs `work` in a child process, whose main thread is traced (ptrace). Threads that stand still do so from their next

@@ -41,8 +41,8 @@ TEST(Mpis, a_start_holds_no_stream_back) { expect_on_host(2, "sends_first"); }
 TEST(Mpis, a_send_without_a_receiver_holds_no_other_back) { expect_on_host(3, "fan"); }
 TEST(Mpis, the_host_may_be_far_ahead) { expect_on_host(2, "ahead"); }
 #if defined(__x86_64__) && defined(NDEBUG)
-/// What a step of messages of a rank to itself costs the host that waits for it: 1389 and 4063 with g++ 12, and 2 or 3
-/// locked ones.
+/// Instructions of a host that waits for a step of messages of a rank to itself: 1389 and 4063 with g++ 12, of which 2
+/// or 3 are locked.
 TEST(Mpis, a_step_takes_few_instructions) {
   if (sluice::test::kSanitized) GTEST_SKIP() << "a sanitizer adds instructions";
   sluice::base::prepare_fences();

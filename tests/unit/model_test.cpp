@@ -184,7 +184,7 @@ TEST(Model, copies_what_is_exchanged_while_a_copy_costs_less_than_being_tied_to_
   EXPECT_EQ(Model(slow).eager_exchange(), 64U);
 }
 
-/// What is held back has a message more at each end.
+/// A message that is held back takes one message more at each end.
 TEST(Model, holds_back_what_goes_both_ways_earlier_than_what_goes_one_way) {
   constexpr std::size_t kBetween = 2000;
   const auto ends = [&](bool sends, bool receives, std::size_t bytes) {
