@@ -1,10 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/put.hpp"
 
-#include <system_error>
+#include <exception>
 #include <utility>
 
 namespace sluice::backends {
+
+namespace {
+
+/// @throws device::GpuError
+device::Allocation allocate_ours(std::size_t bytes, bool populate) {
+  try {
+    return device::allocate(bytes, populate);
+  } catch (const std::exception& reason) {
+    throw device::GpuError(reason.what());
+  }
+}
+
+}  // namespace
 
 void StreamCopy::reach_from(device::Driver& driver, device::Reached& reached) {
   reached_ = true;
@@ -23,11 +36,7 @@ void StreamCopy::reach_from(device::Driver& driver, device::Reached& reached) {
     kernels_reach_ = kernels_reach_ || (driver.kernels_reach(from_.data) && driver.kernels_reach(to_.data));
     if (kernels_reach_ && driver.has_kernels(driver.current_device())) kernel_max_ = device::kernel_put_max;
   } else if (gpus_ != nullptr) {
-    try {
-      ours_ = device::allocate(slot_bytes_, false);
-    } catch (const std::system_error& reason) {
-      throw device::GpuError(reason.what());
-    }
+    ours_ = allocate_ours(slot_bytes_, false);
     device::reach(driver, ours_.extent());
   }
 }
@@ -183,7 +192,7 @@ std::optional<ByKernel> EnginePut::by_kernel(device::Driver* driver) {
   static_assert(sizeof(Range) == 2 * sizeof(std::uint64_t));
   if (driver != nullptr && parts_of_kernels_.extent().data == nullptr) {
     // Pages of ours: of the program's, a copy that has some given to the driver, and others not, would be refused.
-    device::Allocation ours = device::allocate(parts_.size_bytes(), true);
+    device::Allocation ours = allocate_ours(parts_.size_bytes(), true);
     parts_reached_ = device::reach(*driver, ours.extent());
     parts_ = {reinterpret_cast<Range*>(ours.extent().data), parts_.size()};
     parts_of_kernels_ = std::move(ours);

@@ -170,8 +170,8 @@ constexpr Variable kTable[] = {
     {"SLUICE_RAILS", "", "number", set<&Env::rails, rails>,
      "over how many rails a channel is striped, 1 to 8; unset: by the size of its slots"},
     {"SLUICE_TOPOLOGY", "", "list", set<&Env::topology, topology>,
-     "the nodes that collectives take the ranks to be on: how many ranks each has, as 4, or a number for each rank, as "
-     "0,0,1,1,0; unset: the hosts"},
+     "the nodes that collectives take the ranks to be on: how many ranks each has, as 4, or a number for each rank of "
+     "all, as 0,0,1,1,0; unset: the hosts"},
     {"SLUICE_MODEL", "", "word", set<&Env::model, word>,
      "a file of the costs of messages, as sluice-bench model writes it, by which collectives choose their algorithms; "
      "the same at all ranks; unset: built-in costs"},

@@ -66,10 +66,10 @@ Choice Chooser::choose(std::string of, std::initializer_list<Candidate> candidat
   return choice;
 }
 
-std::string fingerprint(const Context& context) {
-  const Parameters& used = parameters_for(context);
-  if (&used == &built_in()) return {};
-  return ", SLUICE_MODEL=" + base::hexadecimal(base::hash(exact_text_of(used.mapped) + exact_text_of(used.network)));
+std::string Chooser::fingerprint() const {
+  if (&parameters_ == &built_in()) return {};
+  const std::string costs = exact_text_of(parameters_.mapped) + exact_text_of(parameters_.network);
+  return ", SLUICE_MODEL=" + base::hexadecimal(base::hash(costs));
 }
 
 }  // namespace sluice::collectives

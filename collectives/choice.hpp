@@ -37,15 +37,13 @@ class Chooser {
   Model between() const noexcept { return nodes_.count() > 1 ? Model(parameters_.network) : within(); }
   /// `of` describes the operation, for people. The first candidate that takes at most 10 % longer than the fastest.
   Choice choose(std::string of, std::initializer_list<Candidate> candidates) const;
+  /// A text that is equal at ranks that choose alike: empty for the parameters that are built in.
+  std::string fingerprint() const;
 
  private:
   const Parameters& parameters_;
   const Sets nodes_;
   const bool maps_;
 };
-
-/// A text that is equal at ranks that choose alike: empty for the parameters that are built in.
-/// @throws Error{Code::bad_argument} for a file of parameters that cannot be read
-std::string fingerprint(const Context& context);
 
 }  // namespace sluice::collectives

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "collectives/alltoall.hpp"
-#include "collectives/choice.hpp"
 #include "collectives/make.hpp"
 #include "runtime/handles.hpp"
 
@@ -37,12 +36,10 @@ namespace collectives {
 
 Maker::Maker(Context& context, const char* kind, std::string_view name, const CollectiveOptions& options)
     : schedule(context.rank(), context.size()), context_(context), kind_(kind), name_(name), wanted_(options.algorithm),
-      progress_(options.progress), fixed_order_(options.fixed_order) {
+      progress_(options.progress), fixed_order_(options.fixed_order), chooser_(context) {
   constexpr std::size_t kMaxName = 4000;
   check(!name.empty() && name.size() <= kMaxName, "the name has 1 to " + std::to_string(kMaxName) + " characters");
-  schedule.contents = kind + fingerprint(context);
-  schedule.eager_exchange = Chooser(context).between().eager_exchange();
-  schedule.contents += ", exchanged from " + std::to_string(schedule.eager_exchange) + " bytes on in place";
+  schedule.contents = kind + chooser_.fingerprint();
 }
 
 void Maker::check(bool holds, const std::string& what) const {
@@ -160,7 +157,6 @@ void alltoall_by_puts(Schedule& schedule, Place sources, Place targets, std::siz
     sends.push_back({rank, 0, sources + offset, bytes});
     receives.push_back({rank, 0, targets + offset, bytes});
   }
-  if (in_place) schedule.eager_exchange = collectives::kEager;  // blocks are copied in any case
   exchange(schedule, sends, receives, in_place);
 }
 
@@ -181,7 +177,7 @@ Choice predict_alltoall(const Chooser& chooser, const Sets& groups, int ranks, s
   const int groups_of_node = (groups.count() + nodes - 1) / nodes;
   const bool several = nodes > 1 && of_node > 1;
   return chooser.choose(std::to_string(bytes) + " bytes for each of " + std::to_string(ranks) + " ranks",
-                        {{"puts", between.puts(ranks, bytes)},
+                        {{"puts", between.puts(ranks, bytes, in_place)},
                          {"pairwise", between.stepwise(ranks, bytes, 1), !in_place},
                          {"batched", between.stepwise(ranks, bytes, batch), !in_place},
                          {"hierarchical", by_leaders(within, between, nodes, of_node, bytes), several},
@@ -197,7 +193,7 @@ void choose_alltoall(Maker& maker, const Slice& from, const Slice& to, bool in_p
   Schedule& schedule = maker.schedule;
   enum Way { by_puts, pairwise, batched, hierarchical, multileader, node_aware, locality_aware, both };
   const std::size_t bytes = from.bytes() / static_cast<std::size_t>(schedule.size);
-  const Chooser chooser(maker.context());
+  const Chooser& chooser = maker.chooser();
   const Sets& nodes = chooser.nodes();
   const Sets groups = split(nodes, kSets);
   if (in_place) schedule.contents += ", in place";  // the choice depends on it
@@ -233,11 +229,10 @@ using collectives::parts_of;
 
 Collective barrier(Context& context, std::string_view name, CollectiveOptions options) {
   Maker maker(context, "barrier", name, options);
-  const collectives::Model model = collectives::Chooser(context).between();
-  const int ways = model.best_ways(context.size());
+  const int ways = maker.chooser().between().best_ways(context.size());
   maker.choose("dissemination");
-  maker.schedule.algorithm += ", ways: " + std::to_string(ways);
   maker.schedule.contents += ", ways: " + std::to_string(ways);
+  maker.schedule.algorithm += ", ways: " + std::to_string(ways) + " (the fastest by the model)";
   collectives::dissemination(maker.schedule, ways);
   return maker.make();
 }
@@ -247,7 +242,7 @@ Collective broadcast(Context& context, std::string_view name, Slice data, Rank r
   maker.check_rank(root, "root");
   maker.schedule.contents += " from rank " + std::to_string(root);
   const auto size = static_cast<std::size_t>(context.size());
-  const collectives::Chooser chooser(context);
+  const collectives::Chooser& chooser = maker.chooser();
   const collectives::Model model = chooser.between();
   const collectives::Levels levels = model.levels_to_broadcast(context.size(), data.bytes());
   const collectives::Choice choice =

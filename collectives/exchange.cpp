@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks by puts: each rank writes to its peers, and waits for what comes. No rank waits for one that has nothing for
-// it. The first to be written is the next rank's, so that no rank is written by all at once.
+// Blocks by puts: each rank writes to its peers, and waits for what comes. The first to be written is the next rank's,
+// so that no rank is written by all at once. With short blocks no rank waits for one that has nothing for it. A long
+// block waits until its receiver has started, and those behind it wait with it.
 #include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <iterator>
-#include <set>
 #include <vector>
 
 #include "collectives/algorithms.hpp"
@@ -40,16 +40,6 @@ std::vector<Copy> own_blocks(const Schedule& schedule, std::span<const Part> fro
   return copies;
 }
 
-/// Those to which this rank sends, and from which it receives.
-std::set<Rank> peers_of_both(std::span<const Part> sends, std::span<const Part> receives) {
-  std::set<Rank> targets;
-  for (const Part& part : sends) targets.insert(part.peer);
-  std::set<Rank> both;
-  for (const Part& part : receives)
-    if (targets.contains(part.peer)) both.insert(part.peer);
-  return both;
-}
-
 }  // namespace
 
 void exchange(Schedule& schedule, std::span<const Part> from, std::span<const Part> to, bool aside) {
@@ -60,10 +50,7 @@ void exchange(Schedule& schedule, std::span<const Part> from, std::span<const Pa
   std::vector<Part> sends;
   std::ranges::copy_if(from, std::back_inserter(sends),
                        [&](const Part& part) { return part.peer != schedule.rank && part.bytes > 0; });
-  const std::set<Rank> mutual = peers_of_both(sends, expected);
-  const auto is_long = [&](const Part& part) {  // alike at both ends
-    return part.bytes > (mutual.contains(part.peer) ? schedule.eager_exchange : kEager);
-  };
+  const auto is_long = [](const Part& part) { return part.bytes > kEager; };
   // In the order in which they arrive.
   std::ranges::stable_sort(expected, std::greater(), [&](const Part& part) { return distance(schedule, part.peer); });
   for (const Part& part : expected) {

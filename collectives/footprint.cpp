@@ -93,9 +93,9 @@ Footprint shared_allreduce_footprint(int p, std::size_t bytes) {
   return {2 * others + 2 * with_shares, others, others * landing(share) + (p > 2 ? allocated(share) : 0)};
 }
 
-Footprint puts_footprint(int p, std::size_t bytes, std::size_t eager) {
+Footprint puts_footprint(int p, std::size_t bytes) {
   const double others = p - 1;
-  return {ends_of(2 * others, bytes > eager), others, bytes > eager ? 0 : others * landing(bytes)};
+  return {ends_of(2 * others, bytes > kEager), others, bytes > kEager ? 0 : others * landing(bytes)};
 }
 
 }  // namespace sluice::collectives

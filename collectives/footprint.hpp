@@ -25,7 +25,7 @@ Footprint level_broadcast_footprint(int p, std::size_t bytes, const Levels& leve
 Footprint shared_broadcast_footprint(int p, std::size_t bytes);
 Footprint doubling_allreduce_footprint(int p, std::size_t bytes);
 Footprint shared_allreduce_footprint(int p, std::size_t bytes);
-/// Allgather, and alltoall. `eager`: Model::eager_exchange.
-Footprint puts_footprint(int p, std::size_t bytes, std::size_t eager);
+/// Allgather, and alltoall.
+Footprint puts_footprint(int p, std::size_t bytes);
 
 }  // namespace sluice::collectives

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "collectives/algorithms.hpp"
+#include "collectives/choice.hpp"
 #include "collectives/operation.hpp"
 #include "collectives/schedule.hpp"
 
@@ -25,7 +26,7 @@ inline bool overlap(const Slice& one, const Slice& other) noexcept {
 /// Makes one collective.
 class Maker {
  public:
-  /// @throws Error{Code::bad_argument} for a name that is too long or empty
+  /// @throws Error{Code::bad_argument} for a name that is too long or empty, and as Chooser
   Maker(Context& context, const char* kind, std::string_view name, const CollectiveOptions& options);
 
   Schedule schedule;
@@ -35,11 +36,11 @@ class Maker {
   /// The index, in `names`, of the algorithm: `best`, unless the program has named one. `why`: of the best.
   std::size_t choose(std::initializer_list<std::string_view> names, std::size_t best, const std::string& why);
   /// The one that there is.
-  void choose(std::string_view name) { (void)choose({name}, 0, ""); }
+  void choose(std::string_view name) { (void)choose({name}, 0, "the only one"); }
   /// Adds the levels of the chosen tree to the name of the algorithm, and to what ranks compare.
   void use(const Levels& levels);
   Collective make();
-  const Context& context() const noexcept { return context_; }
+  const Chooser& chooser() const noexcept { return chooser_; }
   bool fixed_order() const noexcept { return fixed_order_; }
 
  private:
@@ -49,6 +50,7 @@ class Maker {
   const std::string wanted_;
   const Progress progress_;
   const bool fixed_order_;
+  const Chooser chooser_;
 };
 
 }  // namespace sluice::collectives

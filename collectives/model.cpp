@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <initializer_list>
 
 #include "collectives/schedule.hpp"
 
@@ -18,7 +19,11 @@ std::size_t share(std::size_t bytes, int p) {
   return std::max((bytes + static_cast<std::size_t>(p) - 1) / static_cast<std::size_t>(p), std::min(bytes, kNumber));
 }
 
-std::size_t times(int count, std::size_t bytes) { return static_cast<std::size_t>(count) * bytes; }
+/// There are as many blocks as the product of the counts.
+std::size_t bytes_of_blocks(std::initializer_list<int> counts, std::size_t bytes) {
+  for (const int count : counts) bytes *= static_cast<std::size_t>(count);
+  return bytes;
+}
 
 Time later(const Time& one, const Time& other) { return one.total() < other.total() ? other : one; }
 
@@ -37,15 +42,6 @@ Time operator*(double factor, const Time& time) noexcept {
 }
 
 bool Model::is_long(std::size_t bytes) { return bytes > kEager; }
-
-/// What is held back costs a message more, and the copy that it saves; it also ties the ranks together.
-std::size_t Model::eager_exchange() const {
-  constexpr double kTied = 2;
-  constexpr std::size_t kLeast = 64;
-  std::size_t bytes = kEager;
-  while (bytes > kLeast && costs_->copy(bytes) > kTied * one_way(0, Landed::in_place).total()) bytes /= 2;
-  return bytes;
-}
 
 double Model::landed_ns(std::size_t bytes, Landed landed) const {
   if (landed == Landed::in_place) return 0;
@@ -164,9 +160,10 @@ Time Model::shared_allreduce(int p, std::size_t bytes) const {
   return exchange(p - 1, part, Landed::combined) + exchange(p - 1, part, Landed::in_place);
 }
 
-Time Model::puts(int p, std::size_t bytes) const {
-  if (bytes <= eager_exchange()) return exchange(p - 1, bytes, Landed::copied);
-  return exchange(p - 1, 0, Landed::in_place) + exchange(p - 1, bytes, Landed::in_place);
+Time Model::puts(int p, std::size_t bytes, bool in_place) const {
+  if (!is_long(bytes)) return exchange(p - 1, bytes, Landed::copied);
+  const Landed landed = in_place ? Landed::copied : Landed::in_place;
+  return exchange(p - 1, 0, Landed::in_place) + exchange(p - 1, bytes, landed);
 }
 
 Time Model::stepwise(int p, std::size_t bytes, int under_way) const {
@@ -176,8 +173,8 @@ Time Model::stepwise(int p, std::size_t bytes, int under_way) const {
 
 /// Each member's blocks go to its leader; leaders exchange what is for whole sets; then the members get theirs.
 Time by_leaders(const Model& within, const Model& between, int sets, int size, std::size_t bytes) {
-  const std::size_t of_member = times(sets * size, bytes);
-  const std::size_t of_sets = times(size * size, bytes);
+  const std::size_t of_member = bytes_of_blocks({sets, size}, bytes);
+  const std::size_t of_sets = bytes_of_blocks({size, size}, bytes);
   Time time = within.gather(size - 1, of_member, Landed::in_place) + (sets - 1) * within.copying(of_sets);
   time += between.exchange(sets - 1, of_sets, Landed::in_place) + size * within.copying(of_member);
   if (size > 1) time += within.sends(size - 1, of_member) + within.arrival(of_member);
@@ -186,18 +183,18 @@ Time by_leaders(const Model& within, const Model& between, int sets, int size, s
 
 /// Each rank sends to its partner in each other set what is for that set; then the members of a set exchange.
 Time by_places(const Model& within, const Model& between, int sets, int size, std::size_t bytes) {
-  const std::size_t of_set = times(size, bytes);
+  const std::size_t of_set = bytes_of_blocks({size}, bytes);
   Time time = between.exchange(sets - 1, of_set, Landed::in_place);
-  time += within.exchange(size - 1, times(sets, bytes), Landed::in_place);
-  return time + 2 * within.copying(times(sets * size, bytes));
+  time += within.exchange(size - 1, bytes_of_blocks({sets}, bytes), Landed::in_place);
+  return time + 2 * within.copying(bytes_of_blocks({sets, size}, bytes));
 }
 
 /// By leaders of groups, which exchange by their places in their nodes.
 Time by_leaders_and_places(const Model& within, const Model& between, int nodes, int groups, int size,
                            std::size_t bytes) {
-  const std::size_t of_member = times(nodes * groups * size, bytes);
+  const std::size_t of_member = bytes_of_blocks({nodes, groups, size}, bytes);
   Time time = within.gather(size - 1, of_member, Landed::in_place);
-  time += by_places(within, between, nodes, groups, times(size * size, bytes));
+  time += by_places(within, between, nodes, groups, bytes_of_blocks({size, size}, bytes));
   if (size > 1) time += within.sends(size - 1, of_member) + within.arrival(of_member);
   return time + within.copying(of_member);
 }

@@ -33,10 +33,6 @@ class Model {
  public:
   explicit Model(const LogGP& costs) : costs_(&costs) {}
 
-  /// A message of up to so many bytes, between ranks that send each other one, is better copied from where it has
-  /// landed than held back until its receiver has started.
-  std::size_t eager_exchange() const;
-
   /// `count` messages, one after the other, by one rank.
   Time sends(int count, std::size_t bytes) const;
   /// `count` messages that have landed.
@@ -66,8 +62,8 @@ class Model {
   Time shared_reduce(int p, std::size_t bytes) const;
   Time doubling_allreduce(int p, std::size_t bytes) const;
   Time shared_allreduce(int p, std::size_t bytes) const;
-  /// Allgather, and alltoall: a block of `bytes` to each other rank.
-  Time puts(int p, std::size_t bytes) const;
+  /// Allgather, and alltoall: a block of `bytes` to each other rank. In place blocks never land where they belong.
+  Time puts(int p, std::size_t bytes, bool in_place = false) const;
   /// So many of alltoall's steps under way at a time.
   Time stepwise(int p, std::size_t bytes, int under_way) const;
 

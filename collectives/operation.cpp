@@ -126,10 +126,8 @@ void Operation::start(Stream stream) {
   next_ = 0;
   state_ = State::started;
   if (own_ != nullptr) return start_on_own(stream);
-  if (stream.kind() == Stream::Kind::program_order)
-    (void)go_on(schedule_.begin_of_wait);
-  else
-    enqueue(stream, schedule_.begin_of_wait);
+  if (stream.kind() != Stream::Kind::program_order) return enqueue_start(stream);
+  (void)go_on(schedule_.begin_of_wait);
   release_deferred(stream);
 }
 
@@ -140,9 +138,8 @@ void Operation::start_on_own(Stream stream) {
     host_of(stream)->raise_at(ready_, starts_);
     host_of(own)->wait_for(ready_, starts_);
   }
-  enqueue(own, schedule_.begin_of_wait);
-  release_deferred(own);
-  enqueue(own, schedule_.steps.size());
+  enqueue_start(own);
+  enqueue_wait(own);
   host_of(own)->raise_at(done_, starts_);
 }
 
@@ -160,7 +157,7 @@ void Operation::wait(Stream stream) {
     host_of(stream)->wait_for(done_, starts_);
     device::in_order(stream, [fate = fate_](device::Lane lane) { fate->report(lane); });
   } else {
-    enqueue(stream, schedule_.steps.size());
+    enqueue_wait(stream);
     if (capture_ != 0) ++captured_;
   }
   state_ = State::idle;
@@ -171,7 +168,7 @@ void Operation::finish_now() {
     own_->synchronize();
     return fate_->check();  // also a failure that was thrown before
   }
-  for (; next_ < schedule_.steps.size(); ++next_) carry_out({}, schedule_.steps[next_]);
+  carry_out_until({}, schedule_.steps.size());
 }
 
 bool Operation::test() {
@@ -184,9 +181,25 @@ bool Operation::test() {
   return true;
 }
 
-void Operation::enqueue(Stream stream, std::size_t end) {
+void Operation::carry_out_until(Stream stream, std::size_t end) {
+  for (; next_ < end; ++next_) carry_out(stream, schedule_.steps[next_]);
+}
+
+void Operation::enqueue_start(Stream stream) {
+  enqueue(stream, [this, stream] {
+    carry_out_until(stream, schedule_.begin_of_wait);
+    release_deferred(stream);
+  });
+}
+
+void Operation::enqueue_wait(Stream stream) {
+  enqueue(stream, [this, stream] { carry_out_until(stream, schedule_.steps.size()); });
+}
+
+template <class Work>
+void Operation::enqueue(Stream stream, Work work) {
   try {
-    for (; next_ < end; ++next_) carry_out(stream, schedule_.steps[next_]);
+    work();
     if (capture_ == 0) enqueue_marker(stream);
   } catch (const device::GpuError& reason) {
     if (capture_ != 0) lose_graph(reason.what());
@@ -246,7 +259,10 @@ bool Operation::go_on(std::size_t end) {
     if (step.kind == Kind::wait) {
       End& of = ends_[step.message];
       const std::optional<Slice> landed = of.receiver.test();
-      if (!landed) return false;
+      if (!landed) {
+        detail::ChannelAccess::end(of.receiver)->check_next();  // throws if the peer has closed its end
+        return false;
+      }
       of.landed = *landed;
     } else {
       if (would_block(step)) return false;
@@ -289,8 +305,10 @@ void Operation::release(Stream stream, std::uint32_t message) {
 }
 
 void Operation::release_deferred(Stream stream) {
-  for (const std::uint32_t message : deferred_releases_) ends_[message].receiver.release(stream);
+  for (; released_ < deferred_releases_.size(); ++released_)
+    ends_[deferred_releases_[released_]].receiver.release(stream);
   deferred_releases_.clear();
+  released_ = 0;
 }
 
 void Operation::wait_connected(std::optional<Timeout> timeout) {

@@ -83,8 +83,12 @@ class Operation {
   void enqueue_marker(Stream stream);
   bool await_markers(base::Limit& limit);
   bool shut(base::Limit& limit);
-  /// Enqueues the steps up to `end` on the stream. An error in the middle breaks the collective, at all ranks.
-  void enqueue(Stream stream, std::size_t end);
+  /// Enqueues the steps of `start` or `wait` on the stream. An error in the middle breaks the collective, at all ranks.
+  void enqueue_start(Stream stream);
+  void enqueue_wait(Stream stream);
+  template <class Work>
+  void enqueue(Stream stream, Work work);
+  void carry_out_until(Stream stream, std::size_t end);
   void break_off(const char* why) noexcept;
   /// In program order: carries out steps up to `end`, as far as none blocks. True: all of them.
   bool go_on(std::size_t end);
@@ -126,6 +130,7 @@ class Operation {
   std::uint64_t markers_ = 0;  // that streams were given
   std::vector<End> ends_;
   std::vector<std::uint32_t> deferred_releases_;  // messages of the last round that are released in the next one
+  std::size_t released_ = 0;                      // of these; others are left if a release throws
   std::unique_ptr<HostStream> own_;               // null: Progress::in_wait
   // The own stream waits for the program's at the first, and the program's for the own at the second; both count
   // starts.

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/choice.hpp"
 #include "collectives/make.hpp"
 #include "collectives/numbers.hpp"
 
@@ -130,7 +129,7 @@ Collective make_reduce(Context& context, std::string_view name, const Slice& fro
   const bool at_root = context.rank() == root;
   maker.check(!at_root || from.bytes() == to.bytes(), "the result has another size");
   Reduction numbers(maker, what..., from);
-  const collectives::Chooser chooser(context);
+  const collectives::Chooser& chooser = maker.chooser();
   const collectives::Model model = chooser.between();
   const collectives::Levels levels = model.levels_to_reduce(context.size(), numbers.bytes());
   const collectives::Choice choice =
@@ -159,7 +158,7 @@ Collective make_allreduce(Context& context, std::string_view name, const Slice& 
   Maker maker(context, "allreduce", name, options);
   maker.check(from.bytes() == to.bytes(), "the result has another size");
   Reduction numbers(maker, what..., from);
-  const collectives::Chooser chooser(context);
+  const collectives::Chooser& chooser = maker.chooser();
   const collectives::Model model = chooser.between();
   const collectives::Sets& nodes = chooser.nodes();
   const bool has_lanes = nodes.count() > 1 && nodes.count() < context.size();
@@ -204,7 +203,7 @@ Collective make_scan(Context& context, std::string_view name, const Slice& from,
                      const CollectiveOptions& options, What... what) {
   Maker maker(context, "scan", name, options);
   const bool chain = options.fixed_order ? maker.choose({"chain"}, 0, collectives::kInOrder) == 0
-                                         : maker.choose({"recursive doubling", "chain"}, 0, "") == 1;
+                                         : maker.choose({"recursive doubling", "chain"}, 0, "fewest rounds") == 1;
   maker.check(from.bytes() == to.bytes(), "the result has another size");
   Reduction numbers(maker, what..., from);
   const Place result = numbers.result(from, to);

@@ -85,8 +85,6 @@ class Schedule {
   Op op = Op::sum;
   Number number = Number::uint64;
   Combiner function = {};  ///< in place of the two, if it is set
-  /// As kEager, for messages that two ranks send each other: neither has its result before the other has started.
-  std::size_t eager_exchange = kEager;
 
   /// Later steps are among these ranks of the context, of which this rank is one: ranks are places in `group`. No
   /// ranks: all are meant again. `stage`: its tags are those of this stage; 0: of the context.

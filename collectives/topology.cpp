@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/env.hpp"
+#include "runtime/context.hpp"
 
 namespace sluice::collectives {
 namespace {
@@ -41,19 +42,19 @@ std::string Sets::text() const {
 }
 
 Sets nodes_of(const Context& context) {
-  const auto size = static_cast<std::size_t>(context.size());
   const std::vector<int> pretended = base::read_env().topology;
-  std::vector<int> node_of(size);
-  for (std::size_t rank = 0; rank < size; ++rank) {
-    const auto number = static_cast<int>(rank);
-    node_of[rank] = pretended.empty()       ? context.node_of(number)
-                    : pretended.size() == 1 ? number / pretended.front()
-                                            : pretended[std::min(rank, pretended.size() - 1)];
-  }
-  if (pretended.size() > 1 && pretended.size() != size)
+  const int ranks = runtime::world_size(context);
+  if (pretended.size() > 1 && pretended.size() != static_cast<std::size_t>(ranks))
     throw Error(Code::bad_argument, context.rank(), -1, 0, 0,
                 "SLUICE_TOPOLOGY has the nodes of " + std::to_string(pretended.size()) + " ranks, and there are " +
-                    std::to_string(size));
+                    std::to_string(ranks));
+  std::vector<int> node_of;
+  for (Rank rank = 0; rank < context.size(); ++rank) {
+    const Rank in_world = runtime::world_rank(context, rank);
+    node_of.push_back(pretended.empty()       ? context.node_of(rank)
+                      : pretended.size() == 1 ? in_world / pretended.front()
+                                              : pretended[static_cast<std::size_t>(in_world)]);
+  }
   return Sets(node_of);
 }
 

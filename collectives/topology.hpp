@@ -32,8 +32,8 @@ class Sets {
   std::vector<std::vector<Rank>> members_;
 };
 
-/// The hosts of a context, or those that SLUICE_TOPOLOGY pretends.
-/// @throws Error{Code::bad_argument} if that names another number of ranks
+/// The hosts of a context, or those that SLUICE_TOPOLOGY pretends, which numbers the ranks as the world does.
+/// @throws Error{Code::bad_argument} if that names another number of ranks than the world has
 Sets nodes_of(const Context& context);
 /// Each node in `parts` sets of neighbouring ranks, or in as many as it has ranks.
 Sets split(const Sets& nodes, int parts);

@@ -2,6 +2,7 @@
 #include "device/retire.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 #include <vector>
 
@@ -13,7 +14,7 @@ namespace {
 struct Retired {
   std::recursive_mutex mutex;  // `reap` holds it where it calls `any_parked`
   std::vector<const StreamUser*> users;
-  std::vector<std::function<void()>> waiting;
+  std::deque<std::function<void()>> waiting;
   std::recursive_mutex reaping;  // in order: drivers give pages up before they are unmapped
   std::shared_mutex giving;
 };
@@ -47,18 +48,22 @@ void retire(std::function<void()> free) {
   reap();
 }
 
+/// One after the other: between two of them other threads may give work, and perhaps must.
 void reap() {
   const std::lock_guard one_at_a_time(g_retired->reaping);
-  std::vector<std::function<void()>> due;
-  // Does not wait: the thread that gives work may wait for this one.
-  const std::unique_lock nobody_gives(g_retired->giving, std::try_to_lock);
-  if (!nobody_gives) return;
-  {
-    const std::lock_guard lock(g_retired->mutex);
-    if (g_retired->waiting.empty() || any_parked()) return;
-    due.swap(g_retired->waiting);
+  for (;;) {
+    // Does not wait: the thread that gives work may wait for this one.
+    const std::unique_lock nobody_gives(g_retired->giving, std::try_to_lock);
+    if (!nobody_gives) return;
+    std::function<void()> free;
+    {
+      const std::lock_guard lock(g_retired->mutex);
+      if (g_retired->waiting.empty() || any_parked()) return;
+      free = std::move(g_retired->waiting.front());
+      g_retired->waiting.pop_front();
+    }
+    free();
   }
-  for (const auto& free : due) free();
 }
 
 }  // namespace sluice::device

@@ -31,7 +31,9 @@ class [[gnu::visibility("default")]] Roster {
   static base::Fd write(const Secret& secret, std::span<const Home> homes);
 
   bool several_hosts() const noexcept { return table_ != nullptr; }
-  bool same_host(Rank one, Rank other) const noexcept { return !several_hosts() || home(one).host == home(other).host; }
+  /// A number that the ranks of one host have in common.
+  std::uint32_t host_of(Rank rank) const noexcept { return several_hosts() ? home(rank).host : 0; }
+  bool same_host(Rank one, Rank other) const noexcept { return host_of(one) == host_of(other); }
   const base::Endpoint& listener_of(Rank rank) const noexcept { return home(rank).listener; }
   /// Known to the ranks of this job alone.
   const Secret& secret() const noexcept { return *table_; }

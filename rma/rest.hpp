@@ -28,7 +28,10 @@ class Rest {
       return true;
     }
     const auto now = base::Clock::now();
-    if (looks_++ == spins_) began_ = now;
+    if (looks_ == spins_) {
+      ++looks_;
+      began_ = now;
+    }
     if (now - began_ >= yielding) return false;
     sched_yield();
     return true;

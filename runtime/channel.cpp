@@ -214,8 +214,9 @@ void ChannelEnd::record(const SharedFailure& failure, const std::string& what, b
   if (!failure_.record(failure)) return;
   if (lengths() != nullptr) lengths()->shut();
   const Code code = failure->error().code();
-  // The loss of a peer changes nothing for an end that was never used.
-  const bool matters = code != Code::peer_lost || epoch() > 0 || fate != nullptr;
+  // The loss of a peer changes nothing for an end that was never used, nor for several of which none was.
+  const bool used = epoch() > 0 || (fate != nullptr && fate->any_used());
+  const bool matters = code != Code::peer_lost || used;
   const auto fail_end = [&] {
     refuse_verbs();
     if (fate != nullptr) fate->fail_others(*this, failure);

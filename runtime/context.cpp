@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <new>
+#include <unordered_map>
 
 #include "base/fork.hpp"
 #include "base/limit.hpp"
@@ -96,6 +97,7 @@ struct Context::Impl {
   std::string scope;
   std::mutex mutex;
   std::map<std::string, int> subs;  ///< how often each list of ranks was made a context of
+  std::vector<Rank> nodes;          ///< by rank: the first rank of its host; empty: not needed so far
 
   Rank world_rank(Rank member) const { return ranks.empty() ? member : ranks[static_cast<std::size_t>(member)]; }
   Error error(Code code, Rank peer, Tag tag, const std::string& what) const { return {code, rank, peer, tag, 0, what}; }
@@ -116,6 +118,17 @@ struct Context::Impl {
     const auto here = [&](Rank member) { return place.roster.same_host(place.rank, member); };
     node_rank = static_cast<int>(std::count_if(ranks.begin(), ranks.begin() + rank, here));
     node_size = static_cast<int>(std::count_if(ranks.begin(), ranks.end(), here));
+  }
+  Rank node_of(Rank member) {
+    const std::lock_guard lock(mutex);
+    if (nodes.empty()) {
+      std::unordered_map<std::uint32_t, Rank> first;
+      std::vector<Rank> all;
+      for (Rank next = 0; next < size; ++next)
+        all.push_back(first.try_emplace(world->place().roster.host_of(world_rank(next)), next).first->second);
+      nodes = std::move(all);
+    }
+    return nodes[static_cast<std::size_t>(member)];
   }
   std::string checked(std::string path) const {
     if (path.size() > kMaxPath) throw bad("scopes and sub-contexts are nested too deep");
@@ -243,12 +256,9 @@ int Context::size() const noexcept { return impl_ == nullptr ? 0 : impl_->size; 
 int Context::node_rank() const noexcept { return impl_ == nullptr ? -1 : impl_->node_rank; }
 int Context::node_size() const noexcept { return impl_ == nullptr ? 0 : impl_->node_size; }
 Rank Context::node_of(Rank rank) const {
-  const Impl& in = this->in();
+  Impl& in = this->in();
   if (rank < 0 || rank >= in.size) throw in.bad("there is no rank " + std::to_string(rank));
-  const runtime::Roster& roster = in.world->place().roster;
-  for (Rank first = 0; first < rank; ++first)
-    if (roster.same_host(in.world_rank(first), in.world_rank(rank))) return first;
-  return rank;
+  return in.node_of(rank);
 }
 
 Context::Impl& Context::in() const { return detail::usable_here(impl_); }
@@ -369,6 +379,9 @@ namespace runtime {
 bool maps_on_host(const Context& context) {
   return ContextAccess::of(context).world->services()->maps_on_host != backends::Transport::Maps::nothing;
 }
+
+Rank world_rank(const Context& context, Rank rank) { return ContextAccess::of(context).world_rank(rank); }
+int world_size(const Context& context) { return ContextAccess::of(context).world->place().size; }
 
 Context open_context(Place place, const base::Env& env, const Options& options) {
   return ContextAccess::make(World::open(std::move(place), env, options));

@@ -17,6 +17,11 @@ namespace sluice::runtime {
 /// @throws Error{Code::misuse} if the handle is empty
 bool maps_on_host(const Context& context);
 
+/// The number of a rank of the context in its world, and how many ranks the world has.
+/// @throws Error{Code::misuse} if the handle is empty
+Rank world_rank(const Context& context, Rank rank);
+int world_size(const Context& context);
+
 /// After the body: what is still open counts as lost to the peers.
 void end_context(Context& context, bool failed) noexcept;
 

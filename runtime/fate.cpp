@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/fate.hpp"
 
+#include <algorithm>
+
 #include "runtime/channel.hpp"
 
 namespace sluice::runtime {
@@ -24,12 +26,16 @@ void SharedFate::leave(const ChannelEnd& end) noexcept {
 }
 
 void SharedFate::fail(Code code, const std::string& what) noexcept {
-  ChannelEnd* any = nullptr;
+  std::shared_ptr<ChannelEnd> any;  // another thread may drop its handle
   {
     const auto locked = lock();
-    if (!ends_.empty()) any = ends_.front();
+    for (std::size_t i = 0; i < ends_.size() && any == nullptr; ++i) any = ends_[i]->weak_from_this().lock();
   }
   if (any != nullptr) any->fail(code, what);
+}
+
+bool SharedFate::any_used() const noexcept {
+  return std::ranges::any_of(ends_, [](const ChannelEnd* end) { return end->epoch() > 0; });
 }
 
 void SharedFate::fail_others(const ChannelEnd& end, const device::SharedFailure& failure) noexcept {

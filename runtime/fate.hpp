@@ -32,6 +32,8 @@ class SharedFate {
 
   // For an end that fails: it holds the lock from before its failure is recorded until its waits are ended.
   std::unique_lock<std::mutex> lock() noexcept { return std::unique_lock(mutex_); }
+  /// True if a verb of one of them was called.
+  bool any_used() const noexcept;
   /// From now on puts of the others move nothing.
   void fail_others(const ChannelEnd& end, const device::SharedFailure& failure) noexcept;
   /// Ends their waits, and tells their peers `what`.

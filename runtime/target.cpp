@@ -441,7 +441,8 @@ std::uint64_t TargetCore::change(Kind kind, std::uint64_t offset, std::uint64_t 
   if (olds_.extent().data == nullptr) olds_ = device::allocate(kDepth * kWord, true);
   std::byte* const old = olds_.extent().data + (epoch() + 1) % kDepth * kWord;
   enqueue_change({}, kind, offset, operand, compare, old);
-  drain(timeout);
+  base::Limit limit = limit_of(timeout);
+  drain(limit);
   std::uint64_t value = 0;
   std::memcpy(&value, old, kWord);
   return value;
@@ -597,11 +598,16 @@ void TargetCore::flush(Stream stream, bool local) {
   if (stream.kind() != Stream::Kind::host) check();
 }
 
-void TargetCore::drain(std::optional<Timeout> timeout) {
-  base::Limit limit = limit_of(timeout);
+void TargetCore::drain(base::Limit& limit) {
   complete(limit);
   if (!collect(limit)) not_drained();
   check();
+}
+
+void TargetCore::drain_all(std::optional<Timeout> timeout) {
+  base::Limit limit = limit_of(timeout);
+  drain(limit);
+  for_used_pieces([&](const auto& piece) { static_cast<TargetCore&>(*piece).drain(limit); });
 }
 
 }  // namespace sluice::runtime
@@ -786,11 +792,7 @@ void Target::get(Stream stream, const Slice& target, std::span<const Extent> ext
 }
 void Target::flush(Stream stream) { flush_all(end_, stream, false); }
 void Target::flush_local(Stream stream) { flush_all(end_, stream, true); }
-void Target::drain(std::optional<Timeout> timeout) {
-  TargetCore& whole = target(end_);
-  whole.drain(timeout);
-  whole.for_used_pieces([&](const auto& piece) { target(piece).drain(timeout); });
-}
+void Target::drain(std::optional<Timeout> timeout) { target(end_).drain_all(timeout); }
 
 std::uint64_t Target::fetch_add(std::size_t offset, std::uint64_t value, std::optional<Timeout> timeout) {
   TargetCore& core = reaching(end_, {}, offset, kWordBytes);

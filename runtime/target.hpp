@@ -53,7 +53,8 @@ class TargetCore final : public ChannelEnd {
   /// Later work on the stream runs only once all accesses have completed. `local`: only here.
   void flush(Stream stream, bool local);
   /// Blocks the host until all accesses have completed.
-  void drain(std::optional<Timeout> timeout);
+  /// With the pieces that were used.
+  void drain_all(std::optional<Timeout> timeout);
   /// For streams of GPUs. @throws Error{Code::unsupported}
   void check_fired_by_stream() const;
   /// @throws Error{Code::bad_argument} if there is no such counter, as far as is known
@@ -152,6 +153,7 @@ class TargetCore final : public ChannelEnd {
   }
   void ran(device::Lane lane) noexcept;
   bool collect(base::Limit& limit);
+  void drain(base::Limit& limit);
 
   const std::optional<Block> block_;
   std::uint64_t window_bytes_ = 0;

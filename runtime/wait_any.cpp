@@ -40,8 +40,7 @@ class AwaitedReceiver final : public Awaited {
     if (receiver_->gpus() != nullptr)
       receiver_->misuse(receiver_->epoch(), "the receiver is used by its own verbs on streams of a GPU");
     receiver_->lend_slots(driver, gpu);
-    receiver_->add_lenders(1);
-    lent_ = true;
+    if (!std::exchange(lent_, true)) receiver_->add_lenders(1);
   }
 
  private:

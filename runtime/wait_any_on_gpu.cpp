@@ -91,6 +91,7 @@ void WaitAnyCore::check_gpu(Stream stream) {
     if (threads_ != nullptr && (driver_ != &driver || gpu_ != gpu))
       throw error(Code::misuse, "streams of another GPU use this WaitAny");
     fate_->check();
+    if (driver_ != &driver || gpu_ != gpu) lent_ = 0;  // a call for another GPU has failed before
     driver_ = &driver;
     gpu_ = gpu;
     lend_to_kernels();
@@ -132,7 +133,7 @@ void WaitAnyCore::give_to_gpu(Stream stream, std::function<void(device::Lane)> w
   const auto memory = found == memory_.end() ? nullptr : found->second;
   const auto old = std::make_shared<TicketMemory::Records>();
   if (memory != nullptr) *old = memory->dropped();
-  threads_->run(stream, [this, memory, old, work = std::move(work)](device::Lane lane) {
+  auto run = [this, memory, old, work = std::move(work)](device::Lane lane) {
     if (memory != nullptr && !fate_->failed()) memory->reuse(*old);
     try {
       work(lane);
@@ -141,7 +142,13 @@ void WaitAnyCore::give_to_gpu(Stream stream, std::function<void(device::Lane)> w
     } catch (const std::exception& reason) {
       fate_->fail(Code::out_of_resources, reason.what());
     }
-  });
+  };
+  try {
+    threads_->run(stream, std::move(run));
+  } catch (...) {
+    if (memory != nullptr) memory->drop(*old);
+    throw;
+  }
 }
 
 /// Closing waits until the streams have passed the work that they were given, so waits that have not ended are ended

@@ -66,9 +66,9 @@ cmd_bench() {
   bench_rows latency-depth-2 "$run" -n 2 "$measure" latency --depth 2 --sizes 8:16k --goal protocol_floor=0.85
   bench_rows latency-depth-2-read mpiexec -n 2 "$measure" latency --depth 2 --touch --sizes 8:16k --goal 'protocol_floor=0.85,mpi*=1'
   bench_rows latency-user mpiexec -n 2 "$measure" latency --memory user \
-    --goal 'mpi=1.5@8:4k,mpi=2@8k:256k,mpi*=1@512k:4m,shared_copy=0.8@512k:4m'
-  bench_rows latency-user-read mpiexec -n 2 "$measure" latency --memory user --touch --against mpi,shared_copy \
-    --goal 'mpi=1@8:4m,shared_copy=0.8@512k:4m'
+    --goal 'mpi=1.5@8:4k,mpi=2@8k:256k,mpi*=1@512k:4m,shared_copy=0.8@512k:4m,two_copies=0.95'
+  bench_rows latency-user-read mpiexec -n 2 "$measure" latency --memory user --touch --against mpi,shared_copy,two_copies \
+    --goal 'mpi=1@8:4m,shared_copy=0.8@512k:4m,two_copies=0.95'
   bench_rows bandwidth mpiexec -n 2 "$measure" bandwidth --sizes 64:1m --goal 'mpi*=1'
   bench_rows bandwidth-user mpiexec -n 2 "$measure" bandwidth --sizes 64:1m --memory user --goal mpi=1,mpi_persistent=1
   bench_rows rate mpiexec -n 2 "$measure" rate --batch --goal 'floor=0.45@8,batches/floor=0.75@8'
@@ -83,7 +83,7 @@ cmd_bench() {
     --goal enqueued/mpi_persistent=1.5,synchronised/mpi_persistent=0.8
   bench_rows hash_table mpiexec -n 2 "$measure" hash_table --goal mpi_rma=1.5
   bench_rows sparse_exchange mpiexec -n 2 "$measure" sparse_exchange --goal 'mpi*=1.5'
-  bench_rows collectives mpiexec -n 2 "$measure" collectives --goal 'mpi_collectives=1.3,mpi_win*=1.5'
+  bench_rows collectives mpiexec -n 2 "$measure" collectives --touch --goal 'mpi_collectives=1.3,mpi_win*=1.5'
   bench_rows slices mpiexec -n 2 "$measure" slices --goal 'mpi_collectives=1.3'
   bench_rows model "$run" -n 2 "$measure" model --rounds 4
   bench_rows model-threads "$run" -n 2 --threads "$measure" model --rounds 4

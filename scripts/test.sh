@@ -24,13 +24,15 @@ suite() {
   [ "$preset" != release ] || [ $# -gt 0 ] || more=(plots)  # all tests, also of the figures
   { setup_preset "$preset" "${more[@]}" && build "$preset" "$target"; } || { printf '%-8s build failed\n' "$preset" >>"$logs/summary" && return 1; }
   built=$((SECONDS - start))
+  [ -n "${SLUICE_USER_TEST_DRAW:-}" ] || SLUICE_USER_TEST_DRAW=$(git rev-parse --short=8 HEAD 2>/dev/null || echo 0)
+  export SLUICE_USER_TEST_DRAW  # tests/chosen.hpp
   say "test: $preset: ctest $*"
   # Tests wait for each other's ranks more than they compute. Of one that failed, what passed is in the log alone.
   ctest --preset "$preset" --no-tests=error -j $((3 * jobs)) "$@" 2>&1 | tee "$log" |
     grep -v --line-buffered '^\[ RUN  \|^\[       OK \|^\[------' || status=1
   {
-    printf '%-8s %s; set-up and build %s s, tests %s s\n' "$preset" "$(grep 'tests passed' "$log" || echo 'ctest did not finish')" \
-      "$built" $((SECONDS - start - built))
+    printf '%-8s %s; set-up and build %s s, tests %s s; SLUICE_USER_TEST_DRAW=%s\n' "$preset" \
+      "$(grep 'tests passed' "$log" || echo 'ctest did not finish')" "$built" $((SECONDS - start - built)) "$SLUICE_USER_TEST_DRAW"
     sed -n '/^The following tests FAILED/,/^Errors while/{/^\t/p}' "$log"
     failures "$log"
   } >>"$logs/summary"

@@ -119,7 +119,19 @@ bool End::sleep_until(base::Limit& limit, const char* verb, const std::function<
   return true;
 }
 
+/// Kernels of the stream use the buffer.
+void End::lend_to_kernels(Stream stream) {
+  device::check_supported(stream, context_.rank());
+  device::Driver& driver = *device::driver(stream.kind());
+  try {
+    ends_.front()->lend_slots(driver, driver.device_of(stream.handle()));
+  } catch (const device::GpuError& reason) {
+    throw error(Code::out_of_resources, reason.what());
+  }
+}
+
 void End::run(Stream stream, const char* what, const Range& range, std::function<bool(base::Limit&)> work) {
+  if (device::of_gpu(stream)) lend_to_kernels(stream);
   threads_->run(stream, [this, what, range, work = std::move(work)](device::Lane) {
     try {
       base::Limit time = limit({});

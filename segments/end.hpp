@@ -118,6 +118,7 @@ class End {
   std::atomic<bool> abandoned_{false};  // waits end
 
  private:
+  void lend_to_kernels(Stream stream);
   bool sleep_until(base::Limit& limit, const char* verb, const std::function<bool()>& ready);
   bool shut(base::Limit& limit);
 

@@ -76,7 +76,6 @@ void ReceiverEnd::release(const Range& range) {
     throw error(Code::misuse, "release: some bytes of " + std::to_string(range.count) + " from offset " +
                                   std::to_string(range.offset) + " have not arrived, or are released");
   arrived_.remove(range);
-  std::erase_if(watched_, [](const auto& one) { return one.expired(); });
   for (const auto& one : watched_) {
     const auto watched = one.lock();
     if (watched != nullptr && watched->range.overlaps(range)) watched->reported = false;
@@ -132,6 +131,7 @@ void ReceiverEnd::stop() noexcept {
 std::shared_ptr<Watched> ReceiverEnd::watch(const Range& range) {
   auto watched = std::make_shared<Watched>(Watched{range});
   const std::lock_guard lock(mutex_);
+  std::erase_if(watched_, [](const auto& one) { return one.expired(); });
   watched_.push_back(watched);
   return watched;
 }

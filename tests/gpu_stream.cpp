@@ -121,6 +121,11 @@ class Cuda {
     return cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at) != CUDA_SUCCESS ||
            type != CU_MEMORYTYPE_DEVICE;
   }
+  bool knows(const void* memory) const {
+    CUmemorytype type{};
+    return cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, reinterpret_cast<CUdeviceptr>(memory)) ==
+           CUDA_SUCCESS;
+  }
   void refuse(unsigned taken, unsigned refused, Refused when) const {
     refuse_(taken, refused, when == Refused::at_once ? 1 : 0);
   }
@@ -188,6 +193,11 @@ Refusals::~Refusals() { Cuda::here().refuse(0, 0, Refused::at_once); }
 bool Refusals::possible() { return Cuda::here().refuses(); }
 
 void fail_gpu_for_good() { Cuda::here().fail_for_good(); }
+
+bool gpu_knows(const void* at) {
+  Cuda::here().use();
+  return Cuda::here().knows(at);
+}
 
 void use_gpu_of_thread(int gpu) {
   Cuda::here().of_thread() = gpu;
@@ -358,6 +368,7 @@ const std::string& why_no_gpu() {
 }
 bool gpu_is_emulated() { return false; }
 bool gpus_reach_each_other() { return false; }
+bool gpu_knows(const void*) { refuse(); }
 void use_gpu_of_thread(int) { refuse(); }
 void fail_gpu_for_good() { refuse(); }
 GpuStream::GpuStream(StreamManner) { refuse(); }

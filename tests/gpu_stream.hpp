@@ -30,6 +30,9 @@ void use_gpu_of_thread(int gpu);
 /// each thread has for itself, and that waits for the legacy one too.
 enum class StreamManner { non_blocking, blocking, legacy, per_thread };
 
+/// True if the driver knows the memory at this address.
+bool gpu_knows(const void* at);
+
 class GpuStream {
  public:
   explicit GpuStream(StreamManner manner = StreamManner::non_blocking);

@@ -31,7 +31,8 @@ namespace {
 
 constexpr const char* kBoardVariable = "SLUICE_USER_TEST_BOARD";
 constexpr std::string_view kCallFlag = "--peers-call=";
-constexpr std::string_view kTableFlag = "--cases=";  // FILE, see tests/chosen.hpp
+constexpr std::string_view kTableFlag = "--cases=";        // FILE, see tests/chosen.hpp
+constexpr std::string_view kPartsFlag = "--one-case-of=";  // N
 // Time limit of every call, in milliseconds. tests/mutants.py lowers it, because a mutant often makes ranks hang.
 constexpr const char* kLimitVariable = "SLUICE_USER_TEST_LIMIT_MS";
 // How many times longer ranks may take, for rows of tests that run for hours beside others.
@@ -290,9 +291,10 @@ class CallCounter final : public testing::EmptyTestEventListener {
 int run_tests(int argc, char** argv) {
   g_call_to_run = std::atoi(take_flag(kCallFlag, argc, argv).c_str());
   const std::string table = take_flag(kTableFlag, argc, argv);
+  const std::string parts = take_flag(kPartsFlag, argc, argv);
   testing::InitGoogleTest(&argc, argv);
   auto& listeners = testing::UnitTest::GetInstance()->listeners();
-  if (!table.empty()) listeners.Append(new ChosenCases(table));
+  if (!table.empty()) listeners.Append(new ChosenCases(table, std::strtoull(parts.c_str(), nullptr, 10)));
   listeners.Append(new CallCounter);
   if (g_call_to_run == 0) return RUN_ALL_TESTS();
   report_failures_only();

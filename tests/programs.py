@@ -256,6 +256,8 @@ ROWS = [
           ("of_three", 3, "", "needs exactly 2 ranks"))),
     *((f"bench.{name}.on_a_stream", f"{RUN} -n 2 {{bin}}/sluice-bench {name} --stream host", 2, rf"^sluice-bench: {name} .*--stream host")
       for name in ("hash_table", "sparse_exchange", "slices")),
+    ("bench.collectives.read_on_a_stream", f"{RUN} -n 2 {{bin}}/sluice-bench collectives --touch --stream host", 2,
+     r"^sluice-bench: collectives has --touch in program order alone"),
     ("bench.slices_over_a_network", f"{RUN} -n 2 {{bin}}/sluice-bench slices --backend ofi:tcp", 2,
      r"^sluice-bench: slices needs memory that all ranks map"),
     ("bench.mpi_windows.without_ours", f"{RUN} -n 2 {{bin}}/sluice-bench mpi_windows", 2, r"^sluice-bench: mpi_windows needs libsluice_mpi_rma"),
@@ -288,7 +290,7 @@ PAIRS = f"{FLOORS} mpi mpi_persistent"
 PARTS = "moving_alone computing_alone"
 BENCHES = [
     ("latency", f"{RUN} -n 2 {BENCH} latency --sizes 8:16", 0, FLOORS),
-    ("latency.user", f"{RUN} -n 2 {BENCH} latency --memory user --sizes 64k --touch", 0, f"{FLOORS} shared_copy"),
+    ("latency.user", f"{RUN} -n 2 {BENCH} latency --memory user --sizes 64k --touch", 0, f"{FLOORS} shared_copy two_copies"),
     ("latency.pinned", f"{RUN} -n 2 {PINNED} latency --sizes 8 --goal floor=0.0001,protocol_floor=999999999@8", 0, FLOORS),
     ("latency.bound", f"{RUN} -n 2 --bind core {PINNED} latency --sizes 8 --against none", 0, ""),
     ("latency.host", f"{RUN} -n 2 {BENCH} latency --stream host --sizes 0:1 --against none", 0, ""),
@@ -366,7 +368,7 @@ BENCHES = [
     ("rma.mpi", f"mpiexec -n 2 {BENCH} rma --sizes 8,64", 0, "floor mpi_rma sluice_call"),
     ("hash_table.mpi", f"mpiexec -n 2 {BENCH} hash_table", 0, "mpi_rma"),
     ("sparse_exchange.mpi", f"mpiexec -n 2 {BENCH} sparse_exchange --sizes 8,4k", 0, "mpi_rma mpi_nbx mpi_rsx"),
-    ("collectives.mpi", f"mpiexec -n 2 {BENCH} collectives --sizes 8", 0, "mpi_collectives mpi_winfence mpi_winlock"),
+    ("collectives.mpi", f"mpiexec -n 2 {BENCH} collectives --sizes 8 --touch", 0, "mpi_collectives mpi_winfence mpi_winlock"),
     ("slices.mpi", f"mpiexec -n 4 {BENCH} slices --sizes 8k", 0, "allreduce owners mpi_collectives"),
     ("mpi_windows", f"mpiexec -n 2 {OUR_WINDOWS} {BENCH} mpi_windows", 0, "sluice_api"),
     ("stream_mpi", f"mpiexec -n 2 {OUR_STREAM_MPI} {BENCH} stream_mpi --sizes 8,4k", 0, "sluice_api floor mpi_persistent"),

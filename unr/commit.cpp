@@ -137,9 +137,10 @@ void Core::add_copies(Packing& packing, const Message& message, std::size_t offs
                 message.peer, message.key);
   packing.memory.push_back(message.memory);
   std::byte* slot = packing.slot.data() + offset;
+  auto& copies = is_of_gpu(message.memory) ? packing.gpu_copies : packing.copies;
   for (const Piece& piece : message.pieces) {
     std::byte* const memory = message.memory.data() + piece.offset;
-    packing.copies.push_back({packs ? slot : memory, packs ? memory : slot, piece.bytes});
+    copies.push_back({packs ? slot : memory, packs ? memory : slot, piece.bytes});
     slot += piece.bytes;
   }
 }

@@ -45,8 +45,9 @@ struct Packing {
     std::size_t bytes;
   };
   Memory slot;
-  std::vector<Slice> memory;  // kept
-  std::vector<Copy> copies;
+  std::vector<Slice> memory;     // kept
+  std::vector<Copy> copies;      // between memory of the host
+  std::vector<Copy> gpu_copies;  // the others
   /// How often a host has carried them out.
   std::unique_ptr<std::atomic<std::uint64_t>> rounds = std::make_unique<std::atomic<std::uint64_t>>(0);
 };
@@ -127,7 +128,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void check_sends_reset() const;
   void check_credits();
   void put(Outgoing& out, Stream stream);
-  void carry_out(Stream stream, const std::shared_ptr<const Packing>& packing) const;
+  void carry_out(runtime::ChannelEnd& end, Stream stream, const std::shared_ptr<const Packing>& packing) const;
   void unpack(Incoming& in, Stream stream) const;
   void check_put(const SignalCore& signal, const Outgoing& out) const;
   bool await_landed(Incoming& in, bool is_enqueued, base::Limit& limit) const;

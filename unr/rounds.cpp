@@ -36,6 +36,29 @@ bool may_put(Outgoing& out) {
   }
 }
 
+/// In one operation of the host: a driver's copy between two places of its memory would hold up the calling thread.
+void carry_out_by_host(device::GpuCall& call, const std::shared_ptr<const Packing>& packing) {
+  if (packing->copies.empty()) return;
+  using Held = std::shared_ptr<const Packing>;
+  constexpr auto copy_all = [](void* argument) {
+    const std::unique_ptr<Held> held(static_cast<Held*>(argument));
+    for (const Packing::Copy& copy : (*held)->copies) base::copy_bytes(copy.to, copy.from, copy.bytes);
+  };
+  auto held = std::make_unique<Held>(packing);
+  call.call(copy_all, held.get());
+  static_cast<void>(held.release());
+}
+
+void carry_out_on(device::Lane lane, const std::shared_ptr<const Packing>& packing) {
+  if (lane.gpu != nullptr) {
+    carry_out_by_host(*lane.gpu, packing);
+  } else {
+    for (const Packing::Copy& copy : packing->copies) device::copy(lane, copy.to, copy.from, copy.bytes);
+    packing->rounds->fetch_add(1, std::memory_order_release);
+  }
+  for (const Packing::Copy& copy : packing->gpu_copies) device::copy(lane, copy.to, copy.from, copy.bytes);
+}
+
 }  // namespace
 
 void Core::check_committed() const {
@@ -87,17 +110,20 @@ void Core::check_credits() {
   }
 }
 
-void Core::carry_out(Stream stream, const std::shared_ptr<const Packing>& packing) const {
-  device::in_order(stream, [packing](device::Lane lane) {
-    for (const Packing::Copy& copy : packing->copies) device::copy(lane, copy.to, copy.from, copy.bytes);
-    if (lane.gpu == nullptr) packing->rounds->fetch_add(1, std::memory_order_release);
-  });
+/// A driver that refuses the copies fails the channel that they are for.
+void Core::carry_out(runtime::ChannelEnd& end, Stream stream, const std::shared_ptr<const Packing>& packing) const {
+  try {
+    device::in_order(stream, [packing](device::Lane lane) { carry_out_on(lane, packing); });
+  } catch (const device::GpuError& reason) {
+    end.fail(Code::transport, reason.what());
+    end.check();
+  }
 }
 
 void Core::put(Outgoing& out, Stream stream) {
   if (out.packing != nullptr) {
     out.end.acquire(stream);
-    carry_out(stream, out.packing);
+    carry_out(detail::core_of(out.end), stream, out.packing);
   }
   out.end.put(stream);
 }
@@ -137,7 +163,7 @@ void Core::check_started(const SignalCore& signal, const char* what) const {
 }
 
 void Core::unpack(Incoming& in, Stream stream) const {
-  if (!in.unpacked && in.packing != nullptr) carry_out(stream, in.packing);
+  if (!in.unpacked && in.packing != nullptr) carry_out(detail::core_of(in.end), stream, in.packing);
   in.unpacked = true;
 }
 

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <deque>
+#include <thread>
 
 namespace sluice::unr {
 namespace {
@@ -53,6 +55,16 @@ void Line::take(const Chunk& chunk) {
   got.insert(got.end(), chunk.entries.begin(), chunk.entries.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
+/// Waits until the peer has taken the chunk before.
+void await_room(Context& context, Line& line, base::Limit& limit) {
+  constexpr auto kBetweenLooks = std::chrono::microseconds(50);
+  while (!line.out.credited()) {
+    if (limit.over())
+      throw Error(Code::timeout, context.rank(), line.out.peer(), 0, 0, "the messages of a plan have not been taken");
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+}
+
 void receive(Context& context, Line& line, base::Limit& limit) {
   if (!line.in.wait_for(left_of(limit)))
     throw Error(Code::timeout, context.rank(), line.in.peer(), 0, 0, "the messages of a plan have not been told");
@@ -85,8 +97,11 @@ std::map<Rank, std::vector<Entry>> exchange_tables(Context& context, const std::
   }
   // Step by step, so that no rank waits for room at a peer that waits for room here.
   for (std::size_t first = 0; !std::ranges::all_of(lines, &Line::is_done); first += Chunk().entries.size()) {
-    for (Line& line : lines)
-      if (line.left != 0) line.put(first);
+    for (Line& line : lines) {
+      if (line.left == 0) continue;
+      await_room(context, line, limit);
+      line.put(first);
+    }
     for (Line& line : lines)
       if (!line.told || line.got.size() < line.expected) receive(context, line, limit);
   }

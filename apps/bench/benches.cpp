@@ -144,7 +144,8 @@ void check_collectives(const Bench& bench, const Options& options) {
   if (bench.run == run_slices) check_slices(options);
   refuse_if(options.memory == MemoryChoice::user, "is not measured with --memory user");
   refuse_if(options.depth > 1, "has no slots: --depth is for other benches");
-  refuse_if(options.touch, "is not measured with --touch");
+  refuse_if(options.touch && bench.run == run_slices, "is not measured with --touch");
+  refuse_if(options.touch && options.stream != StreamChoice::inline_, "has --touch in program order alone");
   refuse_if(options.sizes.front() % sizeof(double) != 0, "adds doubles: --sizes begin at 8");
 }
 

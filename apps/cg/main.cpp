@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
   const Kokkos::ScopeGuard kokkos(apps::kokkos_settings());
   return apps::run_program(argc, argv, "cg", parsed, options.common.backend, [&](sluice::Context& context) {
     if (options.common.stream == apps::StreamKind::cuda)
-      throw apps::UsageError("--stream cuda: sums of numbers are not enqueued on the streams of GPUs");
+      throw apps::UsageError("--stream cuda: the vectors are in the memory of the host");
     apps::check_launches(context, options.common.stream);
     return apps::with_host_space([&](const auto& space) {
       return options.problem().has_planes() ? run_rank<3>(context, options, space)

@@ -44,6 +44,14 @@ class Method {
         row(i).r[x] = in_field(0, i)[x] = problem.charge(box.x + x, box.y + i % box.ny, box.z + i / box.ny);
   }
 
+  Method(const Method&) = delete;
+  Method& operator=(const Method&) = delete;
+  /// Ends the simulation: the work on its stream refers to this.
+  ~Method() {
+    sum_.reset();
+    simulation_.end();
+  }
+
   /// Enqueues what is before the first iteration: w = A r, and its products. The field has r.
   void begin() {
     multiply();

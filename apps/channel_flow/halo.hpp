@@ -25,6 +25,8 @@ class Halo {
   void start();
   void finish();
   std::string describe() const { return exchange_->describe(); }
+  /// Closes the exchange. Work of this that the stream still has may run.
+  void close() noexcept { exchange_.reset(); }
 
  private:
   static constexpr std::size_t kSides = 4;  // below and above along y, then along z

@@ -33,31 +33,17 @@ Pressure::Pressure(apps::Session& session, const apps::Pencils& pencils, int sla
   }
 }
 
-void Pressure::solve(const Mark& mark) {
-  transpose(to_y_, x_forward_, y_forward_, mark);
+void Pressure::solve(const apps::Mark& mark) {
+  apps::transpose(to_y_, x_forward_, y_forward_, queue_, mark);
   sweeps_.solve();
   mark(apps::Phase::boundary);
-  transpose(to_x_, y_backward_, x_backward_, mark);
+  apps::transpose(to_x_, y_backward_, x_backward_, queue_, mark);
 }
 
-void Pressure::transpose(const apps::Transposition& moved, const std::vector<apps::Lines>& before,
-                         const std::vector<apps::Lines>& after, const Mark& mark) {
-  for (int slab = 0; slab < moved.slabs(); ++slab) {
-    queue_.run([&line = before[static_cast<std::size_t>(slab)]] { line.run(); });
-    mark(apps::Phase::interior);
-    queue_.run([&moved, slab] { moved.pack(slab); });
-    mark(apps::Phase::pack);
-    moved.start(slab);
-    mark(apps::Phase::put);
-  }
-  for (int slab = 0; slab < moved.slabs(); ++slab) {
-    moved.wait(slab);
-    mark(apps::Phase::wait);
-    queue_.run([&moved, slab] { moved.unpack(slab); });
-    mark(apps::Phase::unpack);
-    queue_.run([&line = after[static_cast<std::size_t>(slab)]] { line.run(); });
-    mark(apps::Phase::interior);
-  }
+void Pressure::close() noexcept {
+  to_y_.close();
+  to_x_.close();
+  sweeps_.close();
 }
 
 }  // namespace channel_flow

@@ -5,7 +5,6 @@
 #include "apps/common/lines.hpp"
 #include "apps/common/transposition.hpp"
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,15 +22,13 @@ class Pressure {
   Complex* cells() { return buffers_.first.data(); }
   double scale() const { return scale_; }
 
-  using Mark = std::function<void(apps::Phase phase)>;
-  /// Enqueues the solution. `mark` is called behind each part of it.
-  void solve(const Mark& mark);
+  /// Enqueues the solution.
+  void solve(const apps::Mark& mark);
   std::string describe() const { return to_y_.describe(); }
+  /// Closes the exchanges. Work of this that the stream still has may run.
+  void close() noexcept;
 
  private:
-  void transpose(const apps::Transposition& moved, const std::vector<apps::Lines>& before,
-                 const std::vector<apps::Lines>& after, const Mark& mark);
-
   apps::WorkQueue& queue_;
   double scale_;
   apps::Buffers buffers_;

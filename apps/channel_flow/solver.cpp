@@ -24,6 +24,13 @@ Solver::Solver(sluice::Context& context, const Options& options)
       predicted_halo_(session_, pencils_, "predicted", {&predicted_[1], &predicted_[2]}, queue_),
       pressure_halo_(session_, pencils_, "pressure", {&pressure_}, queue_) {}
 
+/// The stream outlives the exchanges on it, and all that its work refers to outlives the stream.
+Solver::~Solver() {
+  poisson_.close();
+  for (Halo* const halo : {&velocity_halo_, &predicted_halo_, &pressure_halo_}) halo->close();
+  queue_.end();
+}
+
 void Solver::mark(apps::Phase phase) {
   if (options_.common.phases) queue_.run([this, phase] { phases_.mark(phase); });
 }

@@ -22,6 +22,7 @@ class Solver {
   Solver(sluice::Context& context, const Options& options);
   Solver(const Solver&) = delete;
   Solver& operator=(const Solver&) = delete;
+  ~Solver();
 
   /// Sets the initial velocity, and starts the clock when all ranks are ready.
   void start();

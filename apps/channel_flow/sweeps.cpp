@@ -62,6 +62,14 @@ void Sweeps::solve() {
     for (Slab& slab : slabs_) sweep(slab, up);
 }
 
+void Sweeps::close() noexcept {
+  for (Slab& slab : slabs_)
+    for (const std::size_t way : {0, 1}) {
+      slab.come[way].exchange.reset();
+      slab.go[way].exchange.reset();
+    }
+}
+
 void Sweeps::sweep(Slab& slab, bool up) {
   const std::size_t way = up ? 0 : 1;
   const Passage& come = slab.come[way];

@@ -25,6 +25,8 @@ class Sweeps {
 
   /// Enqueues both sweeps.
   void solve();
+  /// Closes the exchanges. Work of this that the stream still has may run.
+  void close() noexcept;
 
  private:
   /// A plane of some lines from a neighbour, or to one.

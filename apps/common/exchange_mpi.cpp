@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/common/exchange.hpp"
 #include "apps/common/mpi_world.hpp"
-#include "apps/common/usage_error.hpp"
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -17,14 +15,11 @@ constexpr int kMpiHaloTag = 0;
 
 int byte_count(const Link& link) { return static_cast<int>(link.bytes()); }
 
-// All ranks throw alike: one reports the error, and none waits for a rank that has given up.
 void check_lengths(const MpiWorld& world, const Links& links) {
   unsigned long long longest = 0;
   for (const auto* side : {&links.in, &links.out})
     for (const Link& link : *side) longest = std::max<unsigned long long>(longest, link.bytes());
-  MPI_Allreduce(MPI_IN_PLACE, &longest, 1, MPI_UNSIGNED_LONG_LONG, MPI_MAX, world.communicator());
-  if (longest > static_cast<unsigned long long>(std::numeric_limits<int>::max()))
-    throw UsageError("a halo message of " + std::to_string(longest) + " bytes is too long for MPI");
+  check_counts(world.communicator(), longest, "a halo message", "bytes");
 }
 
 using Requests = std::vector<MPI_Request>;

@@ -55,6 +55,13 @@ class Simulation {
   /// Blocks the host until all that was enqueued has run.
   void synchronize() { session_.context.synchronize(queue().stream()); }
 
+  /// Closes the exchange and ends the host stream. Other objects that work on the stream refers to call it before they
+  /// are destroyed. Behind it there are no steps.
+  void end() noexcept {
+    exchange_.reset();
+    queue_.end();
+  }
+
   /// Ends the time of creation, exchanges the initial ghosts a few times, and starts the clock when all ranks are
   /// ready.
   void start() {

@@ -124,6 +124,11 @@ class AppQueue {
   AppQueue& operator=(const AppQueue&) = delete;
 
   const sluice::kokkos::Queue<Space>& get() const { return queue_; }
+  /// Ends the host stream, as its destructor does: nothing runs on it any more.
+  void end() noexcept {
+    queue_ = Queue(queue_.exec());
+    host_.reset();
+  }
 
  private:
   using Queue = sluice::kokkos::Queue<Space>;

@@ -77,9 +77,12 @@ std::unique_ptr<StreamCollective> open_sum(const Session& session, const sluice:
 }
 
 std::unique_ptr<StreamCollective> open_alltoall(const Session& session, const std::string& name,
-                                                const GroupBlocks& blocks, sluice::Stream stream) {
-  const auto make_sluice = [&](sluice::Context& context, sluice::Stream) {
-    return sluice::alltoall(context, name, blocks.from, blocks.to);
+                                                const GroupBlocks& blocks, sluice::Stream stream, bool has_others) {
+  // A long block is sent once its receiver has started, which other work hides only on a stream that goes on meanwhile.
+  const auto make_sluice = [&](sluice::Context& context, sluice::Stream on) {
+    const bool on_thread = on.kind() == sluice::Stream::Kind::host && has_others;
+    const auto progress = on_thread ? sluice::Progress::own_stream : sluice::Progress::in_wait;
+    return sluice::alltoall(context, name, blocks.from, blocks.to, {.progress = progress});
   };
   return open(session, stream, make_sluice, [&](MpiRequests requests) { return make_mpi_alltoall(blocks, requests); });
 }

@@ -37,8 +37,9 @@ struct GroupBlocks {
 };
 
 /// Moves blocks within groups of ranks. All ranks open such exchanges in the same order. `name`: of this one.
+/// `has_others`: others are started before this one is waited for.
 std::unique_ptr<StreamCollective> open_alltoall(const Session& session, const std::string& name,
-                                                const GroupBlocks& blocks, sluice::Stream stream);
+                                                const GroupBlocks& blocks, sluice::Stream stream, bool has_others);
 
 /// By MPI_Iallreduce and MPI_Ialltoallv; if the requests are to be persistent and MPI has such, by those of
 /// MPI_Allreduce_init and MPI_Alltoallv_init. @throws UsageError as make_mpi_exchange

@@ -60,7 +60,7 @@ Transposition::Transposition(const Session& session, const std::string& name, co
       slab.out.push_back({out, reinterpret_cast<Complex*>(blocks.from.back().slice.data())});
       slab.in.push_back({in, reinterpret_cast<Complex*>(blocks.to.back().slice.data())});
     }
-    slab.exchange = open_alltoall(session, name + std::to_string(number), blocks, stream);
+    slab.exchange = open_alltoall(session, name + std::to_string(number), blocks, stream, slabs > 1);
   }
 }
 
@@ -81,6 +81,29 @@ void Transposition::unpack(int slab) const {
       std::copy_n(packed, n, target_ + offset);
       packed += n;
     });
+  }
+}
+
+void transpose(const Transposition& moved, std::span<const Lines> before, std::span<const Lines> after,
+               WorkQueue& queue, const Mark& mark) {
+  const auto transform = [&](std::span<const Lines> lines, int slab) {
+    if (lines.empty()) return;
+    queue.run([&line = lines[static_cast<std::size_t>(slab)]] { line.run(); });
+    mark(Phase::interior);
+  };
+  for (int slab = 0; slab < moved.slabs(); ++slab) {
+    transform(before, slab);
+    queue.run([&moved, slab] { moved.pack(slab); });
+    mark(Phase::pack);
+    moved.start(slab);
+    mark(Phase::put);
+  }
+  for (int slab = 0; slab < moved.slabs(); ++slab) {
+    moved.wait(slab);
+    mark(Phase::wait);
+    queue.run([&moved, slab] { moved.unpack(slab); });
+    mark(Phase::unpack);
+    transform(after, slab);
   }
 }
 

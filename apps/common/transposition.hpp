@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "apps/common/lines.hpp"
 #include "apps/common/pencils.hpp"
+#include "apps/common/phases.hpp"
 #include "apps/common/stream_collective.hpp"
 #include "apps/common/work_queue.hpp"
 
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,6 +42,10 @@ class Transposition {
   void start(int slab) const { at(slab).exchange->start(); }
   void wait(int slab) const { at(slab).exchange->wait(); }
   void unpack(int slab) const;
+  /// Closes the exchanges. Work that a stream still has of `pack` and `unpack` may run.
+  void close() noexcept {
+    for (Slab& slab : slabs_) slab.exchange.reset();
+  }
   /// The channels of one slab: those of all slabs are alike.
   std::string describe() const { return at(0).exchange->describe(); }
 
@@ -62,5 +70,13 @@ class Transposition {
   Complex* target_;
   std::vector<Slab> slabs_;
 };
+
+/// Is called behind each part of what is enqueued.
+using Mark = std::function<void(Phase phase)>;
+
+/// Enqueues a transposition, slab by slab, with the lines that are transformed before it and behind it: none, or those
+/// of each slab. All of them outlive the stream of the queue.
+void transpose(const Transposition& moved, std::span<const Lines> before, std::span<const Lines> after,
+               WorkQueue& queue, const Mark& mark);
 
 }  // namespace apps

@@ -24,6 +24,8 @@ class WorkQueue {
     if (host_) return host_->run(std::move(work));
     work();
   }
+  /// Ends the host stream, as its destructor does: nothing runs on it any more.
+  void end() noexcept { host_.reset(); }
 
  private:
   std::optional<sluice::HostStream> host_;

@@ -43,6 +43,13 @@ Solver::Solver(sluice::Context& context, const Options& options)
   backward_.push_back(pass("y to x, slab ", 1, 0, Direction::backward));
 }
 
+/// The stream outlives the exchanges on it, and all that its work refers to outlives the stream.
+Solver::~Solver() {
+  for (auto* const passes : {&forward_, &backward_})
+    for (Pass& pass : *passes) pass.moved.close();
+  queue_.end();
+}
+
 Solver::Pass Solver::pass(const char* name, int from, int to, Direction direction) {
   apps::Transposition moved(session_, name, pencils_, from, to, options_.slabs, buffers_, queue_.stream());
   std::vector<apps::Lines> before;
@@ -66,34 +73,16 @@ void Solver::mark(apps::Phase phase) {
   if (options_.common.phases) queue_.run([this, phase] { phases_.mark(phase); });
 }
 
-void Solver::enqueue(const Pass& pass) {
-  const int slabs = pass.moved.slabs();
-  for (int slab = 0; slab < slabs; ++slab) {
-    if (!pass.before.empty()) queue_.run([&pass, slab] { pass.before[static_cast<std::size_t>(slab)].run(); });
-    mark(apps::Phase::interior);
-    queue_.run([&pass, slab] { pass.moved.pack(slab); });
-    mark(apps::Phase::pack);
-    pass.moved.start(slab);
-    mark(apps::Phase::put);
-  }
-  for (int slab = 0; slab < slabs; ++slab) {
-    pass.moved.wait(slab);
-    mark(apps::Phase::wait);
-    queue_.run([&pass, slab] { pass.moved.unpack(slab); });
-    mark(apps::Phase::unpack);
-    queue_.run([&pass, slab] { pass.after[static_cast<std::size_t>(slab)].run(); });
-    mark(apps::Phase::interior);
-  }
+void Solver::enqueue(const std::vector<Pass>& passes) {
+  if (options_.common.phases) queue_.run([this] { phases_.start(); });
+  for (const Pass& pass : passes)
+    apps::transpose(pass.moved, pass.before, pass.after, queue_, [this](apps::Phase phase) { mark(phase); });
 }
 
-void Solver::forward() {
-  if (options_.common.phases) queue_.run([this] { phases_.start(); });
-  for (const Pass& pass : forward_) enqueue(pass);
-}
+void Solver::forward() { enqueue(forward_); }
 
 void Solver::backward() {
-  if (options_.common.phases) queue_.run([this] { phases_.start(); });
-  for (const Pass& pass : backward_) enqueue(pass);
+  enqueue(backward_);
   queue_.run([this] {
     const double part = 1 / static_cast<double>(options_.mesh().cells());
     for (Complex& cell : buffers_.first) cell *= part;

@@ -24,6 +24,7 @@ class Solver {
   Solver(sluice::Context& context, const Options& options);
   Solver(const Solver&) = delete;
   Solver& operator=(const Solver&) = delete;
+  ~Solver();
 
   /// Writes the initial cells.
   void set_initial();
@@ -52,7 +53,7 @@ class Solver {
   };
 
   Pass pass(const char* name, int from, int to, Direction direction);
-  void enqueue(const Pass& pass);
+  void enqueue(const std::vector<Pass>& passes);
   void mark(apps::Phase phase);
 
   apps::Clock::time_point begin_;

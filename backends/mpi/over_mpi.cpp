@@ -147,8 +147,8 @@ class MpiMessages final : public Messages {
   void abandon(Operation& operation, bool receive) noexcept override {
     const std::lock_guard lock(on_->mutex);
     for (const std::uint64_t word : std::exchange(operation, {})) {
-      if (on_->ended) continue;
       MPI_Request request = request_of(word);
+      if (on_->ended || request == MPI_REQUEST_NULL) continue;
       if (receive) MPI_Cancel(&request);
       int over = 0;
       // A receive whose body is on its way is not cancelled, and ends if its sender lives.
@@ -205,7 +205,9 @@ class MpiMessages final : public Messages {
     while (!operation.empty()) {
       MPI_Request request = request_of(operation.back());
       int over = 0;
-      check(MPI_Test(&request, &over, MPI_STATUS_IGNORE), "MPI_Test");
+      const int result = MPI_Test(&request, &over, MPI_STATUS_IGNORE);
+      operation.back() = word_of(request);  // null, if MPI has freed it, also with an error
+      check(result, "MPI_Test");
       if (over == 0) return false;
       operation.pop_back();
     }

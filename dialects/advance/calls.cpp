@@ -15,16 +15,11 @@
 namespace sluice::advance {
 namespace {
 
+using stream_mpi::argument;
 using stream_mpi::guarded;
 using stream_mpi::Job;
 using stream_mpi::kInvalidState;
 using stream_mpi::Refused;
-
-template <class T>
-T& argument(T* pointer, const char* what) {
-  if (pointer == nullptr) throw Refused(MPI_ERR_ARG, std::string(what) + " is a null pointer");
-  return *pointer;
-}
 
 std::span<MPIS_Request> list_of(int count, MPIS_Request* requests) {
   if (count < 0) throw Refused(MPI_ERR_COUNT, "a negative number of requests");
@@ -41,18 +36,28 @@ MPI_Status* nth(MPI_Status* statuses, std::size_t i) {
   return statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : statuses + i;
 }
 
-/// Begins all matches, so that peers may have another order, and then waits for each.
-void match(const Queue& queue, std::span<MPIS_Request> requests, MPI_Status* statuses) {
-  for (MPIS_Request_struct* const handle : requests) {
-    if (handle == MPIS_REQUEST_NULL) continue;
-    Request& request = unmatched(handle);
-    if (!request.matching()) request.match_on(queue);  // else it is called again after MPIS_NOT_READY
-  }
+void complete_matches(std::span<MPIS_Request> requests, MPI_Status* statuses) {
   for (std::size_t i = 0; i < requests.size(); ++i) {
     if (requests[i] == MPIS_REQUEST_NULL) continue;
     complete_match(*requests[i]->request);
     requests[i]->request->describe(nth(statuses, i));
   }
+}
+
+/// Begins all matches, so that peers may have another order, and then waits for each.
+void match(const Queue& queue, std::span<MPIS_Request> requests, MPI_Status* statuses) {
+  std::vector<Request*> all;
+  for (MPIS_Request_struct* const handle : requests)
+    if (handle != MPIS_REQUEST_NULL) all.push_back(&unmatched(handle));
+  for (const Request* const request : all) request->check_match(queue);
+  for (Request* const request : all) request->match_on(queue);
+  try {
+    complete_matches(requests, statuses);
+  } catch (...) {
+    for (Request* const request : all) request->permit_next_match(true);
+    throw;
+  }
+  for (Request* const request : all) request->permit_next_match(false);
 }
 
 void wait(std::span<MPIS_Request> matches, MPI_Status* statuses) {
@@ -101,14 +106,14 @@ int MPIS_Queue_init(MPIS_Queue* queue, MPIS_Queue_type type, void* stream) {
 int MPIS_Queue_free(MPIS_Queue* queue) {
   int met = MPIS_SUCCESS;
   const int code = guarded("MPIS_Queue_free", [&] {
-    met = take_queue(std::exchange(argument(queue, "the queue"), MPIS_QUEUE_NULL))->line().wait();
+    met = take_queue(std::exchange(argument(queue, "the queue"), MPIS_QUEUE_NULL))->wait();
   });
   return code == MPIS_SUCCESS ? met : code;
 }
 
 int MPIS_Queue_wait(MPIS_Queue queue) {
   int met = MPIS_SUCCESS;
-  const int code = guarded("MPIS_Queue_wait", [&] { met = queue_of(queue).line().wait(); });
+  const int code = guarded("MPIS_Queue_wait", [&] { met = queue_of(queue).wait(); });
   return code == MPIS_SUCCESS ? met : code;
 }
 
@@ -130,7 +135,11 @@ int MPIS_Imatch(MPIS_Request* request, MPIS_Request* match) {
     auto made = std::make_unique<MPIS_Request_struct>();
     MPIS_Request& result = argument(match, "the request of the match");
     if (handle != MPIS_REQUEST_NULL) {
-      unmatched(handle).match_on(*youngest_queue());
+      const auto queue = youngest_queue();
+      Request& its = unmatched(handle);
+      if (its.matching()) throw Refused(kInvalidState, "a second match of a request");
+      its.check_match(*queue);
+      its.match_on(*queue);
       *made = {handle->request, true};
     }
     result = handle == MPIS_REQUEST_NULL ? nullptr : made.release();

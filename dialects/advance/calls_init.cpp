@@ -11,6 +11,7 @@
 
 #include "dialects/advance/queue.hpp"
 #include "dialects/common/collectives.hpp"
+#include "dialects/common/info.hpp"
 #include "dialects/common/outcome.hpp"
 #include "rma/mpi/behind.hpp"
 
@@ -18,6 +19,8 @@ namespace sluice::advance {
 namespace {
 
 using mpi_rma::behind;
+using stream_mpi::argument;
+using stream_mpi::check_rank_and_tag;
 using stream_mpi::Envelope;
 using stream_mpi::guarded;
 using stream_mpi::Job;
@@ -32,15 +35,7 @@ void check(const Envelope& envelope) {
   int inter = 0;
   PMPI_Comm_test_inter(envelope.comm, &inter);
   if (inter != 0) throw Refused(kUnsupported, "an intercommunicator");
-  int size = 0;
-  PMPI_Comm_size(envelope.comm, &size);
-  if (envelope.peer != MPI_PROC_NULL && (envelope.peer < 0 || envelope.peer >= size))
-    throw Refused(MPI_ERR_RANK, "rank " + std::to_string(envelope.peer) + " of " + std::to_string(size));
-  int* most = nullptr;
-  int flag = 0;
-  PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&most), &flag);
-  if (envelope.tag < 0 || (flag != 0 && envelope.tag > *most))
-    throw Refused(MPI_ERR_TAG, "the tag " + std::to_string(envelope.tag));
+  check_rank_and_tag(envelope);
   if (envelope.peer != MPI_PROC_NULL) (void)Job::rank_of(envelope.comm, envelope.peer);
 }
 
@@ -48,14 +43,9 @@ MPIS_Request handle_of(std::shared_ptr<Request> request) {
   return std::make_unique<MPIS_Request_struct>(MPIS_Request_struct{std::move(request)}).release();
 }
 
-MPIS_Request& result_of(MPIS_Request* request) {
-  if (request == nullptr) throw Refused(MPI_ERR_ARG, "the request is a null pointer");
-  return *request;
-}
-
 void make(const Envelope& envelope, Request::Kind kind, const void* buffer, MPI_Count count, MPI_Datatype type,
           MPIS_Request* request) {
-  MPIS_Request& result = result_of(request);
+  MPIS_Request& result = argument(request, "the request");
   std::shared_ptr<Job> job = Job::current();
   if (count < 0) throw Refused(MPI_ERR_COUNT, "a negative count");
   if (type == MPI_DATATYPE_NULL) throw Refused(MPI_ERR_TYPE, "a null datatype");
@@ -70,15 +60,12 @@ void check_comm(MPI_Comm comm) {
 }
 
 Space space_of(MPI_Info info) {
-  std::array<char, MPI_MAX_INFO_VAL + 1> value{};
-  int flag = 0;
-  if (info != MPI_INFO_NULL) PMPI_Info_get(info, "mpi_memory_alloc_kinds", MPI_MAX_INFO_VAL, value.data(), &flag);
-  const std::string_view kind = flag != 0 ? value.data() : "";
+  const std::string kind = stream_mpi::value_of(info, "mpi_memory_alloc_kinds").value_or("");
   constexpr std::array<std::string_view, 4> kOfGpus{"cuda:device", "rocm:device", "rocm:device:fine",
                                                     "rocm:device:coarse"};
   if (std::ranges::count(kOfGpus, kind) > 0) return Space::device;
   if (kind == "system") return Space::host;
-  throw Refused(kUnsupported, "no known kind of memory in mpi_memory_alloc_kinds: '" + std::string(kind) + "'");
+  throw Refused(kUnsupported, "no known kind of memory in mpi_memory_alloc_kinds: '" + kind + "'");
 }
 
 int with_job(int result) {
@@ -121,7 +108,7 @@ int MPIS_Recv_init(void* buffer, MPI_Count count, MPI_Datatype datatype, int sou
 
 int MPIS_Barrier_init(MPI_Comm comm, MPI_Info /*info*/, MPIS_Request* request) {
   return guarded("MPIS_Barrier_init", [&] {
-    MPIS_Request& result = result_of(request);
+    MPIS_Request& result = argument(request, "the request");
     check_comm(comm);
     result = handle_of(std::make_shared<Request>(sluice::stream_mpi::pair_barrier(Job::current(), comm)));
   });
@@ -130,7 +117,7 @@ int MPIS_Barrier_init(MPI_Comm comm, MPI_Info /*info*/, MPIS_Request* request) {
 int MPIS_Allreduce_init(const void* send_buffer, void* receive_buffer, int count, MPI_Datatype datatype, MPI_Op op,
                         MPI_Comm comm, MPI_Info /*info*/, MPIS_Request* request) {
   return guarded("MPIS_Allreduce_init", [&] {
-    MPIS_Request& result = result_of(request);
+    MPIS_Request& result = argument(request, "the request");
     check_comm(comm);
     if (count < 0) throw Refused(MPI_ERR_COUNT, "a negative count");
     if (datatype == MPI_DATATYPE_NULL) throw Refused(MPI_ERR_TYPE, "a null datatype");

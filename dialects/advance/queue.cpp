@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -70,7 +71,14 @@ void Queue::check_start(const MPIS_Request_struct& handle) {
 void Queue::wait_all() {
   if (started_.empty()) return;
   line_->wait_all(operations_);
+  if (on_gpu_) std::ranges::move(freed_, std::back_inserter(on_stream_));  // their end waits for the stream
   forget_started();
+}
+
+int Queue::wait() {
+  const int met = line_->wait();
+  on_stream_.clear();
+  return met;
 }
 
 void Queue::forget_started() noexcept {
@@ -140,7 +148,7 @@ void end_queues() {
     ending = std::exchange(queues().all, {});
     queues().taken.fetch_add(1, std::memory_order_release);
   }
-  for (const auto& [handle, queue] : ending) (void)queue->line().wait();
+  for (const auto& [handle, queue] : ending) (void)queue->wait();
   ending.clear();
   Request::end_all();
 }

@@ -28,7 +28,10 @@ class Queue {
   void start(std::span<MPIS_Request> requests);
   /// Later work on the stream waits for all that was started since the last call.
   void wait_all();
-  /// Keeps a request that the program has freed, and that is started on this queue, until `wait_all` or its own end.
+  /// Blocks until all has run. Returns the first error since the last call, as a code; 0: none.
+  int wait();
+  /// Keeps a request that the program has freed, and that is started on this queue: until `wait_all`, on a GPU's stream
+  /// until the `wait` behind it, or until its own end.
   void keep(std::shared_ptr<Request> freed) { freed_.push_back(std::move(freed)); }
 
  private:
@@ -41,6 +44,7 @@ class Queue {
   std::vector<Request*> started_;                                          // a request that is started lives
   std::vector<const std::shared_ptr<stream_mpi::Operation>*> operations_;  // those of `started_`
   std::vector<std::shared_ptr<Request>> freed_;                            // of `started_`
+  std::vector<std::shared_ptr<Request>> on_stream_;                        // freed ones, which a GPU's stream waits for
 };
 
 /// The queues of this process. Any thread.

@@ -56,9 +56,10 @@ Request::~Request() {
 
 void Request::end(const char* where) {
   pairing_ = nullptr;
-  if (operation_ == nullptr) return;
-  if (operation_->end()) (void)stream_mpi::guarded(where, [&] { operation_->close(kContextTimeout); });
+  if (operation_ != nullptr && operation_->end())
+    (void)stream_mpi::guarded(where, [&] { operation_->close(kContextTimeout); });
   operation_ = nullptr;
+  job_ = nullptr;
 }
 
 void Request::end_all() {
@@ -84,13 +85,19 @@ void Request::begin(const Queue& queue) {
   }
 }
 
+void Request::check_match(const Queue& queue) const {
+  const std::lock_guard lock(unmatched_ones().mutex);
+  if (matched() && !next_match_permitted_) throw Refused(kInvalidState, "a match of a request that is matched already");
+  const bool has_kind = kind_ == Kind::collective ? state_ != State::unmatched : begun_ && !to_nobody();
+  if (has_kind && on_gpu_ != queue.on_gpu())
+    throw Refused(kUnsupported, "a match for a queue of another kind than the one with which it has begun");
+}
+
 void Request::match_on(const Queue& queue) {
   const std::lock_guard lock(unmatched_ones().mutex);
-  if (state_ != State::unmatched) throw Refused(kInvalidState, "a match of a request that is matched already");
-  if (kind_ == Kind::collective) on_gpu_ = queue.line().gpu().has_value();
+  if (state_ != State::unmatched) return;
+  if (kind_ == Kind::collective) on_gpu_ = queue.on_gpu();
   if (!begun_) begin(queue);
-  if (!to_nobody() && on_gpu_ != queue.line().gpu().has_value())
-    throw Refused(kUnsupported, "a match for a queue of another kind than the one with which it has begun");
   state_ = State::matching;
 }
 
@@ -113,7 +120,7 @@ bool Request::pair() {
 bool Request::advance() {
   if (state_ == State::matched) return true;
   const std::lock_guard lock(unmatched_ones().mutex);
-  if (!pair()) return false;
+  if (!pair() || (on_gpu_ && !operation_->connected())) return false;
   state_ = State::matched;
   std::erase(unmatched_ones().all, this);
   return true;

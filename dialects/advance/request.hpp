@@ -32,8 +32,12 @@ class Request {
 
   Kind kind() const noexcept { return kind_; }
 
-  /// Begins the match. @throws Refused{kInvalidState} if the program has begun it before; Error, Refused
+  /// @throws Refused if the program may not match it, or not on this queue
+  void check_match(const Queue& queue) const;
+  /// Begins the match, unless it has begun.
   void match_on(const Queue& queue);
+  /// Another match is no error: the call for this one has failed, perhaps by another request.
+  void permit_next_match(bool permitted) noexcept { next_match_permitted_ = permitted; }
   /// Goes on with the match without blocking. True: it is matched. @throws what the match has failed of
   bool advance();
   /// True between the program's call for a match and its completion.
@@ -72,6 +76,7 @@ class Request {
   Kind kind_;
   State state_ = State::unmatched;
   bool begun_ = false;  ///< the match; perhaps before the program's call for it
+  bool next_match_permitted_ = false;
   bool on_gpu_ = false;
   Queue* started_on_ = nullptr;
   stream_mpi::Layout layout_;

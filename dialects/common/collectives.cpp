@@ -9,8 +9,10 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <type_traits>
 #include <utility>
 
+#include "dialects/common/closing.hpp"
 #include "dialects/common/job.hpp"
 #include "dialects/common/outcome.hpp"
 #include "dialects/common/pairs.hpp"
@@ -24,15 +26,42 @@ class Together final : public Operation {
  public:
   explicit Together(Collective collective) : collective_(std::move(collective)) {}
 
-  void start() override { collective_.start(Stream::program_order()); }
-  bool advance() override { return collective_.test(); }
-  void finish() override { collective_.wait(Stream::program_order()); }
+  void start() override {
+    or_give_up([this] { collective_.start(Stream::program_order()); });
+  }
+  bool advance() override {
+    return or_give_up([this] { return collective_.test(); });
+  }
+  void finish() override {
+    or_give_up([this] { collective_.wait(Stream::program_order()); });
+  }
+  void give_up() noexcept override { begin_to_close(collective_); }
+
+  bool connected() override {
+    try {
+      collective_.wait_connected(Timeout::zero());
+    } catch (const Error& error) {
+      if (error.code() != Code::timeout) throw;
+      return false;
+    }
+    return true;
+  }
   void enqueue_start(Stream stream) override { collective_.start(stream); }
   void enqueue_wait(Stream stream) override { collective_.wait(stream); }
   void close(std::optional<Timeout> timeout) override { collective_.close(timeout); }
-  void let_go() noexcept override { collective_ = {}; }
 
  private:
+  /// Peers that need this rank learn its failure from the collective that it closes.
+  template <class Work>
+  std::invoke_result_t<Work> or_give_up(Work work) {
+    try {
+      return work();
+    } catch (...) {
+      give_up();
+      throw;
+    }
+  }
+
   Collective collective_;
 };
 
@@ -59,7 +88,7 @@ class Naming final : public Pairing {
   Naming(const Naming&) = delete;
   Naming& operator=(const Naming&) = delete;
   ~Naming() override {
-    if (number_->request != MPI_REQUEST_NULL) job_->keep(number_);
+    if (number_->request != MPI_REQUEST_NULL) Job::keep(number_);
   }
 
   bool advance() override {
@@ -121,7 +150,8 @@ Combiner combiner_of(const Reduction& reduction, const mpi_rma::Basic* basic, st
   int commutes = 0;
   PMPI_Op_commutative(reduction.op, &commutes);
   const auto combine = [type = reduction.type, op = reduction.op](const void* in, void* in_out, std::size_t count) {
-    PMPI_Reduce_local(in, in_out, static_cast<int>(count), type, op);
+    const int code = PMPI_Reduce_local(in, in_out, static_cast<int>(count), type, op);
+    if (code != MPI_SUCCESS) throw Refused(code, "MPI_Reduce_local fails");
   };
   return {.combine = combine, .bytes = bytes, .commutative = commutes != 0};
 }
@@ -133,6 +163,8 @@ void check(const Reduction& reduction, const mpi_rma::Flat& flat) {
   if (!flat.dense && !pair) throw Refused(kUnsupported, "an allreduce of elements that do not follow each other");
   if (!is_predefined(reduction.op)) return;
   if (flat.only == nullptr) throw Refused(MPI_ERR_OP, "a predefined operation on elements of several types");
+  if (flat.only->second_at != 0 && static_cast<std::size_t>(flat.extent) != flat.only->extent)
+    throw Refused(kUnsupported, "an allreduce of pairs in a derived datatype");
   mpi_rma::check_operation(reduction.op, *flat.only);
 }
 

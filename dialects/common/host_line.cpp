@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -62,8 +63,8 @@ class Mark {
 }  // namespace
 
 /// The operations of a start or a wait.
-struct HostLine::Batch {
-  Batch(OperationList list, Faults& met, Timeout longest);
+struct HostLine::Group {
+  Group(OperationList list, Faults& met, Timeout longest);
 
   bool is_of(OperationList list) const noexcept {
     return std::ranges::equal(operations, list, [](const auto& one, const auto* other) { return one == *other; });
@@ -72,17 +73,21 @@ struct HostLine::Batch {
     items_.enqueued();
     for (const auto& operation : operations) operation->enqueued();
   }
-  /// The last use by an item: then the batch may be destroyed.
+  /// Fails all operations: their item does not run.
+  void give_up() const noexcept {
+    for (const auto& operation : operations) operation->give_up();
+  }
+  /// The last use by an item: then the group may be destroyed.
   void passed() noexcept;
   bool in_use() const noexcept { return items_.in_use(); }
   bool any_ended() const noexcept {
     return std::ranges::any_of(operations, [](const auto& operation) { return operation->ended(); });
   }
 
-  static void start_all(const Batch& batch) {
-    for (const auto& operation : batch.operations) noting(batch.faults, [&] { operation->start(); });
+  static void start_all(const Group& group) {
+    for (const auto& operation : group.operations) noting(group.faults, [&] { operation->start(); });
   }
-  static void complete_all(const Batch& batch);
+  static void complete_all(const Group& group);
 
   Operations operations;
   Unfinished active;   ///< of these, those that peers need
@@ -98,7 +103,7 @@ struct HostLine::Batch {
   ItemCount items_;
 };
 
-HostLine::Batch::Batch(OperationList list, Faults& met, Timeout longest) : faults(met), limit(longest) {
+HostLine::Group::Group(OperationList list, Faults& met, Timeout longest) : faults(met), limit(longest) {
   for (const auto* operation : list) {
     operations.push_back(*operation);
     ((*operation)->passive() ? passive : active).push_back(operation->get());
@@ -107,26 +112,26 @@ HostLine::Batch::Batch(OperationList list, Faults& met, Timeout longest) : fault
   starts_shortly = std::ranges::all_of(operations, is_short);
 }
 
-void HostLine::Batch::passed() noexcept {
+void HostLine::Group::passed() noexcept {
   for (const auto& operation : operations) operation->passed();
   base::light_fence();
-  for (const auto& operation : operations) operation->let_go_if_last();
+  for (const auto& operation : operations) operation->give_up_if_last();
   items_.passed();
 }
 
 /// Blocks for those that peers need nothing of once the others are complete.
-void HostLine::Batch::complete_all(const Batch& batch) {
-  for (std::size_t i = 0; i < batch.active.size(); ++i)
-    if (!advances(*batch.active[i], batch.faults)) return batch.complete_in_turns(i);
-  batch.finish(batch.passive);
+void HostLine::Group::complete_all(const Group& group) {
+  for (std::size_t i = 0; i < group.active.size(); ++i)
+    if (!advances(*group.active[i], group.faults)) return group.complete_in_turns(i);
+  group.finish(group.passive);
 }
 
-void HostLine::Batch::finish(const Unfinished& some) const {
+void HostLine::Group::finish(const Unfinished& some) const {
   for (Operation* const operation : some) noting(faults, [&] { operation->finish(); });
 }
 
 /// Of those that peers need the last one may block: a peer that is late holds no other back.
-void HostLine::Batch::complete_in_turns(std::size_t first) const {
+void HostLine::Group::complete_in_turns(std::size_t first) const {
   constexpr auto kNap = std::chrono::microseconds(50);
   static thread_local Unfinished left;  // keeps its memory from item to item
   left.assign(active.begin() + static_cast<std::ptrdiff_t>(first), active.end());
@@ -138,8 +143,9 @@ void HostLine::Batch::complete_in_turns(std::size_t first) const {
     }
     if (!overall) overall.emplace(limit);
     if (overall->over()) {
-      noting(faults, [] { throw Refused(MPI_ERR_OTHER, "a wait has lasted longer than SLUICE_TIMEOUT"); });
-      return;
+      for (Operation* const late : left) late->give_up();
+      for (Operation* const late : passive) late->give_up();
+      throw Refused(MPI_ERR_OTHER, "a wait has lasted longer than SLUICE_TIMEOUT");
     }
     if (!rest.spin_or_yield(kOwnYields)) std::this_thread::sleep_for(kNap);
   }
@@ -148,69 +154,71 @@ void HostLine::Batch::complete_in_turns(std::size_t first) const {
 }
 
 /// A program starts and waits for a few lists again and again, so each is copied once.
-class HostLine::Batches {
+class HostLine::Groups {
  public:
-  Batch& of(OperationList operations, Faults& faults, Timeout limit) {
+  Group& of(OperationList operations, Faults& faults, Timeout limit) {
     const std::size_t recent = std::min(all_.size(), kRecent);
     for (std::size_t i = 0; i < recent; ++i) {
-      Batch& batch = *all_[all_.size() - 1 - last_];
-      if (batch.is_of(operations)) return batch;
+      Group& group = *all_[all_.size() - 1 - last_];
+      if (group.is_of(operations)) return group;
       last_ = last_ + 1 == recent ? 0 : last_ + 1;
     }
     const bool many = all_.size() >= drop_at_;
-    std::erase_if(all_, [&](const auto& batch) { return !batch->in_use() && (many || batch->any_ended()); });
+    std::erase_if(all_, [&](const auto& group) { return !group->in_use() && (many || group->any_ended()); });
     if (many) drop_at_ = 2 * all_.size() + 2 * kRecent;
     last_ = 0;
-    return *all_.emplace_back(std::make_unique<Batch>(operations, faults, limit));
+    return *all_.emplace_back(std::make_unique<Group>(operations, faults, limit));
   }
   bool in_use() const noexcept {
-    return std::ranges::any_of(all_, [](const auto& batch) { return batch->in_use(); });
+    return std::ranges::any_of(all_, [](const auto& group) { return group->in_use(); });
   }
 
  private:
   static constexpr std::size_t kRecent = 8;  // as many are looked through
-  std::vector<std::unique_ptr<Batch>> all_;
+  std::vector<std::unique_ptr<Group>> all_;
   std::size_t last_ = 0;  // how far before the end of `all_` the last one lies
   std::size_t drop_at_ = 2 * kRecent;
 };
 
 struct HostLine::Shared {
   Faults faults;
-  Batches batches;
+  Groups groups;
 };
 
-/// An item of the program's stream. A stream that has stopped destroys it without running it, which is an error.
+/// An item of the program's stream. A stream that has stopped destroys it without running it, which fails its
+/// operations.
 class HostLine::Item {
  public:
-  Item(Step* step, Batch& batch) : step_(step), batch_(&batch) {}
-  Item(Item&& other) noexcept : step_(other.step_), batch_(std::exchange(other.batch_, nullptr)) {}
+  Item(Step* step, Group& group) : step_(step), group_(&group) {}
+  Item(Item&& other) noexcept : step_(other.step_), group_(std::exchange(other.group_, nullptr)) {}
   Item(const Item&) = delete;
   Item& operator=(Item&&) = delete;
   Item& operator=(const Item&) = delete;
   ~Item() {
-    if (batch_ == nullptr) return;
-    batch_->faults.note(MPI_ERR_OTHER);
-    batch_->passed();
+    if (group_ == nullptr) return;
+    group_->faults.note(MPI_ERR_OTHER);
+    group_->give_up();
+    group_->passed();
   }
 
   void operator()() {
-    Batch& batch = *std::exchange(batch_, nullptr);
-    noting(batch.faults, [&] { step_(batch); });
-    batch.passed();
+    Group& group = *std::exchange(group_, nullptr);
+    noting(group.faults, [&] { step_(group); });
+    group.passed();
   }
 
  private:
   Step* step_;
-  Batch* batch_;
+  Group* group_;
 };
 
 /// Items of a stream of the line's own, in order. The stream's thread or the host runs them, one of them at a time.
 class HostLine::OwnItems {
  public:
   /// By the host. True: the caller enqueues a call of `called` on the stream.
-  bool add(Step* step, Batch& batch) {
+  bool add(Step* step, Group& group) {
     const std::uint64_t tail = tail_.load(std::memory_order_relaxed);
-    items_[tail % kMost] = {step, &batch};
+    items_[tail % kMost] = {step, &group};
     tail_.store(tail + 1, std::memory_order_release);
     base::light_fence();  // either this sees that `called` has begun, or `called` sees the item
     if (called_.load(std::memory_order_relaxed)) return false;
@@ -224,10 +232,10 @@ class HostLine::OwnItems {
     return tail_.load(std::memory_order_relaxed) - head_.load(std::memory_order_acquire) == kMost;
   }
   /// By the host: runs the step now if no item is left, and no other thread runs one. False: it has not run.
-  bool run_behind_nothing(Step* step, const Batch& batch) {
+  bool run_behind_nothing(Step* step, const Group& group) {
     if (head_.load(std::memory_order_acquire) != tail_.load(std::memory_order_relaxed) || !take_turn_at_once())
       return false;
-    noting(batch.faults, [&] { step(batch); });
+    noting(group.faults, [&] { step(group); });
     give_turn();
     return true;
   }
@@ -251,7 +259,7 @@ class HostLine::OwnItems {
  private:
   struct Entry {
     Step* step;
-    Batch* batch;
+    Group* group;
   };
   static constexpr std::uint64_t kMost = 65536;
 
@@ -269,9 +277,9 @@ class HostLine::OwnItems {
   void run_items() {
     std::uint64_t head = head_.load(std::memory_order_relaxed);
     while (head != tail_.load(std::memory_order_acquire)) {
-      const auto [step, batch] = items_[head % kMost];
-      noting(batch->faults, [step = step, batch = batch] { step(*batch); });
-      batch->passed();
+      const auto [step, group] = items_[head % kMost];
+      noting(group->faults, [step = step, group = group] { step(*group); });
+      group->passed();
       head_.store(++head, std::memory_order_release);
     }
   }
@@ -285,23 +293,34 @@ class HostLine::OwnItems {
 };
 
 HostLine::HostLine(const Context& context)
-    : limit_(context.timeout()), shared_(std::make_shared<Shared>()), own_items_(std::make_shared<OwnItems>()),
+    : limit_(context.timeout()), shared_(std::make_unique<Shared>()), own_items_(std::make_shared<OwnItems>()),
       own_(HostStream({.name = "stream MPI"})) {}
 
 HostLine::HostLine(const Context& context, sluice_host_stream* const* variable)
-    : limit_(context.timeout()), shared_(std::make_shared<Shared>()), variable_(variable) {}
+    : limit_(context.timeout()), shared_(std::make_unique<Shared>()), variable_(variable) {}
 
-/// Items that are left on a stream of the program keep what they use.
 HostLine::~HostLine() {
   own_.reset();
-  if (shared_->batches.in_use()) static_cast<void>(new std::shared_ptr<Shared>(shared_));
+  keep_while_used(std::move(shared_));
 }
 
-void HostLine::enqueue(Step* step, Batch& batch) {
-  batch.enqueued();
-  if (!own_) return (*variable_)->stream.run(Item(step, batch));
+/// Items that are left on a stream of the program use it: it ends with the first line after they have passed.
+void HostLine::keep_while_used(std::unique_ptr<Shared> shared) {
+  static std::mutex mutex;
+  static auto& kept = *new std::vector<std::unique_ptr<Shared>>;
+  std::vector<std::unique_ptr<Shared>> unused;  // ends without the mutex, since channels may wait for their peers
+  const std::lock_guard lock(mutex);
+  kept.push_back(std::move(shared));
+  for (auto& one : kept)
+    if (!one->groups.in_use()) unused.push_back(std::move(one));
+  std::erase(kept, nullptr);
+}
+
+void HostLine::enqueue(Step* step, Group& group) {
+  group.enqueued();
+  if (!own_) return (*variable_)->stream.run(Item(step, group));
   if (own_items_->full()) own_items_->run_all();
-  if (!own_items_->add(step, batch)) return;
+  if (!own_items_->add(step, group)) return;
   try {
     own_->run([items = own_items_] { items->called(); });
   } catch (...) {
@@ -311,13 +330,13 @@ void HostLine::enqueue(Step* step, Batch& batch) {
 }
 
 void HostLine::start(OperationList operations) {
-  Batch& batch = shared_->batches.of(operations, shared_->faults, limit_);
-  if (own_ && batch.starts_shortly && own_items_->run_behind_nothing(Batch::start_all, batch)) return;
-  enqueue(Batch::start_all, batch);
+  Group& group = shared_->groups.of(operations, shared_->faults, limit_);
+  if (own_ && group.starts_shortly && own_items_->run_behind_nothing(Group::start_all, group)) return;
+  enqueue(Group::start_all, group);
 }
 
 void HostLine::wait_all(OperationList operations) {
-  enqueue(Batch::complete_all, shared_->batches.of(operations, shared_->faults, limit_));
+  enqueue(Group::complete_all, shared_->groups.of(operations, shared_->faults, limit_));
 }
 
 void HostLine::await_here() {

@@ -29,18 +29,19 @@ class HostLine final : public Line {
   int wait() override;
 
  private:
-  struct Batch;
-  class Batches;
+  struct Group;
+  class Groups;
   struct Shared;
   class Item;
   class OwnItems;
-  using Step = void(const Batch& batch);
+  using Step = void(const Group& group);
 
-  void enqueue(Step* step, Batch& batch);
+  static void keep_while_used(std::unique_ptr<Shared> shared);
+  void enqueue(Step* step, Group& group);
   void await_here();
 
   Timeout limit_;
-  std::shared_ptr<Shared> shared_;  ///< with items of the program's stream
+  std::unique_ptr<Shared> shared_;
   std::shared_ptr<OwnItems> own_items_;
   std::optional<HostStream> own_;  ///< destroyed first: it may run items
   sluice_host_stream* const* variable_ = nullptr;

@@ -11,6 +11,7 @@
 
 #include "dialects/common/outcome.hpp"
 #include "rma/mpi/at_finalize.hpp"
+#include "rma/mpi/in_world.hpp"
 #include "rma/mpi/log.hpp"
 
 namespace sluice::stream_mpi {
@@ -42,19 +43,12 @@ extern "C" int sluice_stream_mpi_end(MPI_Comm, int, void*, void*) {
   return MPI_SUCCESS;
 }
 
-/// The ranks of `comm` in MPI_COMM_WORLD.
-std::vector<int> in_world(MPI_Comm comm, const std::vector<int>& ranks) {
+/// The ranks of `comm` in the context.
+std::vector<Rank> in_context(MPI_Comm comm, const std::vector<int>& ranks) {
   int inter = 0;
   PMPI_Comm_test_inter(comm, &inter);
   if (inter != 0) throw Refused(kUnsupported, "an intercommunicator");
-  MPI_Group group = MPI_GROUP_NULL;
-  MPI_Group world = MPI_GROUP_NULL;
-  PMPI_Comm_group(comm, &group);
-  PMPI_Comm_group(MPI_COMM_WORLD, &world);
-  std::vector<int> there(ranks.size());
-  PMPI_Group_translate_ranks(group, static_cast<int>(ranks.size()), ranks.data(), world, there.data());
-  PMPI_Group_free(&group);
-  PMPI_Group_free(&world);
+  std::vector<int> there = mpi_rma::in_world(comm, ranks);
   for (const int rank : there)
     if (rank == MPI_UNDEFINED) throw Refused(kUnsupported, "a communicator with ranks outside of MPI_COMM_WORLD");
   return there;
@@ -85,14 +79,10 @@ std::shared_ptr<Job> Job::current() {
   return current.job;
 }
 
-Rank Job::rank_of(MPI_Comm comm, int rank) { return in_world(comm, {rank}).front(); }
+Rank Job::rank_of(MPI_Comm comm, int rank) { return in_context(comm, {rank}).front(); }
 
 Context Job::of(MPI_Comm comm) {
-  int size = 0;
-  PMPI_Comm_size(comm, &size);
-  std::vector<int> ranks(static_cast<std::size_t>(size));
-  for (int i = 0; i < size; ++i) ranks[static_cast<std::size_t>(i)] = i;
-  ranks = in_world(comm, ranks);
+  const std::vector<Rank> ranks = in_context(comm, mpi_rma::all_ranks(comm));
   const std::lock_guard lock(mutex_);
   const auto found = contexts_.find(ranks);
   if (found != contexts_.end()) return found->second;
@@ -132,8 +122,10 @@ bool Job::free(std::byte* memory) {
 }
 
 void Job::keep(std::shared_ptr<void> used) {
-  const std::lock_guard lock(mutex_);
-  kept_.push_back(std::move(used));
+  static std::mutex mutex;
+  static auto& kept = *new std::vector<std::shared_ptr<void>>;
+  const std::lock_guard lock(mutex);
+  kept.push_back(std::move(used));
 }
 
 void PeerWatch::look() {

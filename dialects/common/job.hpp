@@ -16,6 +16,8 @@
 #include <optional>
 #include <vector>
 
+#include "dialects/common/outcome.hpp"
+
 namespace sluice::stream_mpi {
 
 /// Lives from MPI_Init to MPI_Finalize.
@@ -32,6 +34,8 @@ class Job {
   /// Ranks of the context are those of MPI_COMM_WORLD.
   Context context;
   Scope scope;  ///< of the channels of messages
+  /// Failures that a match has met, of other messages than its own: the next wait for a GPU's stream returns them.
+  Faults untold;
 
   /// The rank in the context. @throws Refused for an intercommunicator, and a process that was spawned
   static Rank rank_of(MPI_Comm comm, int rank);
@@ -46,15 +50,14 @@ class Job {
   /// @return false for other memory
   bool free(std::byte* memory);
 
-  /// Keeps what MPI still uses until MPI_Finalize.
-  void keep(std::shared_ptr<void> used);
+  /// Keeps what MPI uses until it has ended, which is later than the job: for ever.
+  static void keep(std::shared_ptr<void> used);
 
  private:
   std::mutex mutex_;
   std::map<std::vector<Rank>, Context> contexts_;
   std::map<Rank, Tag> tags_;
   std::map<std::byte*, Memory> memories_;
-  std::vector<std::shared_ptr<void>> kept_;
   Window alive_;  // by whose name peers notice that this rank has died
 };
 

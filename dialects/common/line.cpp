@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "dialects/common/host_line.hpp"
+#include "dialects/common/job.hpp"
 #include "dialects/common/outcome.hpp"
 
 namespace sluice::stream_mpi {
@@ -39,7 +40,7 @@ class GpuLine final : public Line {
   std::optional<Stream> gpu() const override { return gpu_stream(*variable_); }
 
   void start(OperationList operations) override {
-    for (const auto* operation : operations) (*operation)->enqueue_start(*gpu());
+    for (const auto* operation : operations) noting([&] { (*operation)->enqueue_start(*gpu()); });
   }
 
   // All puts come first: a peer may be waiting for them while this stream waits for a message of that peer.
@@ -50,6 +51,7 @@ class GpuLine final : public Line {
 
   int wait() override {
     noting([&] { context_.synchronize(*gpu()); });
+    noting([&] { faults_.note(Job::current()->untold.take()); });
     return faults_.take();
   }
 

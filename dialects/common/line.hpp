@@ -24,7 +24,7 @@ class Line {
   /// Before anything is changed for a start or a wait. @throws GpuError for a stream that takes no work now, since it
   /// captures a graph or has been given up
   virtual void check() const {}
-  /// Return at once. @throws Error on a GPU's stream
+  /// Return at once. `wait` returns what could not be enqueued on a GPU's stream.
   virtual void start(OperationList operations) = 0;
   virtual void wait_all(OperationList operations) = 0;
   /// Blocks until all that was enqueued has run. Returns the first error that was met since the last call, as a code;

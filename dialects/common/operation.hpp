@@ -30,8 +30,8 @@ class ItemCount {
   std::atomic<std::uint64_t> passed_{0};
 };
 
-/// Each start is followed by its completion before the next start. It is driven by the thread of a host stream, in
-/// program order, or by a GPU's stream, always by the same of the two.
+/// Each start is followed by its completion before the next start. It is driven in program order, by the thread that
+/// runs the items of a host stream, or by a GPU's stream, always by the same of the two.
 ///
 /// On the host a start never blocks: what it cannot do yet, `advance` does later. So a stream that waits for several
 /// operations waits for none of them first, and a send whose receiver is late holds nothing back.
@@ -52,6 +52,9 @@ class Operation {
   virtual bool passive() const noexcept { return false; }
   /// True if `start` is short: the call that enqueues it may run it.
   virtual bool starts_shortly() const noexcept { return false; }
+  /// Fails it, here and at its peers: its stream has stopped, or has waited for too long, or its request was freed.
+  /// Does not block: the destructor waits until no peer uses the memory. Later starts throw.
+  virtual void give_up() noexcept = 0;
 
   // Items of host streams that have it.
   void enqueued() noexcept { items_.enqueued(); }
@@ -59,7 +62,7 @@ class Operation {
   void passed() noexcept { items_.passed(); }
 
   /// By its request, which is freed: nobody enqueues it again. True: no item has it, so the caller closes it. False:
-  /// the thread of its last item lets go of its channel.
+  /// the thread of its last item gives it up.
   bool end() noexcept {
     ended_.store(true, std::memory_order_release);
     if (!items_.in_use()) return take();
@@ -67,14 +70,14 @@ class Operation {
     return !items_.in_use() && take();
   }
   bool ended() const noexcept { return ended_.load(std::memory_order_acquire); }
-  /// By the thread of an item that has passed it: lets go if it has ended and this was the last item.
-  void let_go_if_last() noexcept {
-    if (ended() && !items_.in_use() && take()) let_go();
+  /// Called by the thread of an item that has passed it: gives it up if it has ended and this was the last item.
+  void give_up_if_last() noexcept {
+    if (ended() && !items_.in_use() && take()) give_up();
   }
-  /// Gives its channel up without blocking. No verb follows.
-  virtual void let_go() noexcept = 0;
 
   // Enqueue their part on a GPU's stream, and return.
+  /// True if `enqueue_start` does not wait for peers.
+  virtual bool connected() { return true; }
   virtual void enqueue_start(Stream stream) = 0;
   /// Once all that are waited for together are started: bytes leave.
   virtual void enqueue_move(Stream /*stream*/) {}
@@ -88,7 +91,7 @@ class Operation {
 
   ItemCount items_;
   std::atomic<bool> ended_{false};
-  std::atomic<bool> taken_{false};  // by the one who closes it or lets go
+  std::atomic<bool> taken_{false};  // by the thread that closes it or gives it up
 };
 
 using Operations = std::vector<std::shared_ptr<Operation>>;

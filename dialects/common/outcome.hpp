@@ -18,6 +18,13 @@ inline constexpr int kNotReady = -1;
 inline constexpr int kInvalidState = -2;
 inline constexpr int kUnsupported = -3;
 
+/// Checks and dereferences the pointer of a caller. @throws Refused{MPI_ERR_ARG} for null
+template <class T>
+T& argument(T* pointer, const char* what) {
+  if (pointer == nullptr) throw Refused(MPI_ERR_ARG, std::string(what) + " is a null pointer");
+  return *pointer;
+}
+
 /// Logs the exception that is being handled, and returns its code.
 int report(const char* where) noexcept;
 

@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "dialects/common/job.hpp"
 #include "dialects/common/outcome.hpp"
 #include "dialects/common/transfers.hpp"
-#include "rma/mpi/log.hpp"
 
 namespace sluice::stream_mpi {
 namespace {
@@ -52,16 +52,25 @@ ChannelOptions options_of(const std::optional<Stream>& gpu) {
   return {.stream = gpu, .contents = kContents, .shared_memory = true};
 }
 
+/// `Context::check` throws failures by age, each once. The oldest ones may be those of messages on a GPU's stream.
+void forget_failure(Job& job, const Error& failure) {
+  for (bool found = false; !found;) {
+    try {
+      job.context.check();
+      return;
+    } catch (const Error& oldest) {
+      found = std::string_view(oldest.what()) == failure.what();
+      if (!found) job.untold.note(report("a message that has failed"));
+    }
+  }
+}
+
 /// True if the channel of a message is connected. Its failure is that of the match: no queue returns it again.
-bool is_connected(const ChannelHandle& end, Context& context) {
+bool is_connected(const ChannelHandle& end, Job& job) {
   try {
     return end.connected();
   } catch (const Error& error) {
-    try {
-      context.check();
-    } catch (const Error& told) {
-      if (std::string_view(told.what()) != error.what()) mpi_rma::log(mpi_rma::Level::error, told.what());
-    }
+    forget_failure(job, error);
     if (error.code() != Code::mismatch || std::string_view(error.what()).find(kNoContents) == std::string_view::npos)
       throw;
     throw Refused(kUnsupported, error.what());
@@ -87,14 +96,14 @@ class Sending final : public Pairing {
   Sending(const Sending&) = delete;
   Sending& operator=(const Sending&) = delete;
   ~Sending() override {
-    if (!sent_ && !is_done(*message_)) job_->keep(message_);
+    if (!sent_ && !is_done(*message_)) Job::keep(message_);
   }
 
   bool advance() override {
     sent_ = sent_ || is_done(*message_);
     if (!sent_) return watch_.look(), false;
     if (refused_ != nullptr) throw Refused(kUnsupported, refused_);
-    if (!is_connected(sender_, job_->context)) return watch_.look(), false;
+    if (!is_connected(sender_, *job_)) return watch_.look(), false;
     sender_.put(gpu_.value_or(Stream::program_order()), 0, 0);
     operation = make_send(std::move(sender_), std::move(layout_), packed_);
     return true;
@@ -134,7 +143,7 @@ class Receiving final : public Pairing {
       received_ = true;
       open(message_.offer);
     }
-    if (!is_connected(receiver_, job_->context) || !receiver_.test()) return watch_.look(), false;
+    if (!is_connected(receiver_, *job_) || !receiver_.test()) return watch_.look(), false;
     operation = make_receive(std::move(receiver_), std::move(layout_), packed_, bytes);
     return true;
   }
@@ -165,6 +174,18 @@ class Receiving final : public Pairing {
 };
 
 }  // namespace
+
+void check_rank_and_tag(const Envelope& envelope) {
+  int size = 0;
+  PMPI_Comm_size(envelope.comm, &size);
+  if (envelope.peer != MPI_PROC_NULL && (envelope.peer < 0 || envelope.peer >= size))
+    throw Refused(MPI_ERR_RANK, "rank " + std::to_string(envelope.peer) + " of " + std::to_string(size));
+  int* most = nullptr;
+  int flag = 0;
+  PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&most), &flag);
+  if (envelope.tag < 0 || (flag != 0 && envelope.tag > *most))
+    throw Refused(MPI_ERR_TAG, "the tag " + std::to_string(envelope.tag));
+}
 
 std::unique_ptr<Pairing> pair_send(std::shared_ptr<Job> job, const Envelope& envelope, Layout layout,
                                    std::optional<Stream> gpu) {

@@ -26,6 +26,9 @@ struct Envelope {
   bool operator==(const Envelope&) const = default;
 };
 
+/// @throws Refused{MPI_ERR_RANK} for a peer that is neither a rank of the communicator nor MPI_PROC_NULL, {MPI_ERR_TAG}
+void check_rank_and_tag(const Envelope& envelope);
+
 /// One side of a match: it makes an operation when the peer is ready.
 ///
 /// The sender opens a channel with a tag of its own, and sends that and the size by MPI to the receiver, on the

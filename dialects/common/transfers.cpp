@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "device/copy_anywhere.hpp"
+#include "dialects/common/closing.hpp"
 #include "dialects/common/outcome.hpp"
 #include "runtime/put_by_stream.hpp"
 
@@ -41,7 +42,7 @@ class Send final : public Operation {
   void enqueue_move(Stream stream) override { sender_.put(stream); }
   void enqueue_wait(Stream stream) override { await_source(stream); }
   void close(std::optional<Timeout> timeout) override { sender_.close(timeout); }
-  void let_go() noexcept override { sender_ = {}; }
+  void give_up() noexcept override { begin_to_close(sender_); }
 
  private:
   bool is_short() const {
@@ -90,7 +91,7 @@ class Receive final : public Operation {
       (void)receiver_.wait(Stream::program_order());
     } catch (const Error&) {
       if (!receiver_.closed()) throw;
-      throw Refused(MPI_ERR_OTHER, "the peer has freed the request of a message that is awaited");
+      throw Refused(MPI_ERR_OTHER, "the peer has freed the request of a message that is awaited, or given it up");
     }
     unpack();
   }
@@ -100,7 +101,7 @@ class Receive final : public Operation {
   void enqueue_start(Stream stream) override { receiver_.release(stream); }
   void enqueue_wait(Stream stream) override { (void)receiver_.wait(stream); }
   void close(std::optional<Timeout> timeout) override { receiver_.close(timeout); }
-  void let_go() noexcept override { receiver_ = {}; }
+  void give_up() noexcept override { begin_to_close(receiver_); }
 
  private:
   void unpack() {
@@ -122,7 +123,7 @@ class Nothing final : public Operation {
   void enqueue_start(Stream /*stream*/) override {}
   void enqueue_wait(Stream /*stream*/) override {}
   void close(std::optional<Timeout> /*timeout*/) override {}
-  void let_go() noexcept override {}
+  void give_up() noexcept override {}
 };
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <mpi.h>
 
 #include <exception>
-#include <string>
 
 namespace sluice::stream_mpi {
 
@@ -28,11 +27,5 @@ int returning(const char* where, Work work) noexcept {
 
 /// The class of a failure; MPI_SUCCESS for null.
 int class_of(const std::exception_ptr& failure) noexcept;
-
-template <class T>
-T& argument(T* pointer, const char* what) {
-  if (pointer == nullptr) throw Refused(MPI_ERR_ARG, std::string(what) + " is a null pointer");
-  return *pointer;
-}
 
 }  // namespace sluice::stream_mpi

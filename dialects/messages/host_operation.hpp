@@ -20,7 +20,6 @@ class HostOperation : public Operation {
   void enqueue_start(Stream /*stream*/) final { throw Refused(kUnsupported, kOnGpu); }
   void enqueue_wait(Stream /*stream*/) final { throw Refused(kUnsupported, kOnGpu); }
   void close(std::optional<Timeout> /*timeout*/) final {}
-  void let_go() noexcept final {}
 };
 
 /// Calls `advance()` until it returns true. Returns false if that lasts longer than `timeout`.

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "dialects/common/closing.hpp"
 #include "dialects/common/outcome.hpp"
 
 namespace sluice::stream_mpi {
@@ -28,6 +29,7 @@ void Lane::progress() {
   } catch (...) {
     failure_ = std::current_exception();
     fail_all();
+    begin_to_close(end());
   }
 }
 
@@ -35,6 +37,7 @@ void Lane::fail(std::exception_ptr failure) {
   const std::lock_guard lock(mutex_);
   if (failure_ == nullptr) failure_ = std::move(failure);
   fail_all();
+  begin_to_close(end());
 }
 
 void Lane::fail_all() {
@@ -83,6 +86,8 @@ class SendLane final : public Lane {
     return used + part;
   }
 
+  ChannelHandle& end() noexcept override { return sender_; }
+
   Sender sender_;
 };
 
@@ -103,7 +108,8 @@ class ReceiveLane final : public Lane {
       message.end(Direction::receive);
       return true;
     }
-    if (receiver_.closed()) throw Refused(MPI_ERR_OTHER, "the sender of a message has ended MPI");
+    if (receiver_.closed())
+      throw Refused(MPI_ERR_OTHER, "the sender of a message has ended MPI, or has failed to send it");
     return false;
   }
 
@@ -123,6 +129,8 @@ class ReceiveLane final : public Lane {
     if (kept > 0) std::memcpy(message.parts.at + message.parts.moved, slot + used, kept);
     message.parts.moved += part;
   }
+
+  ChannelHandle& end() noexcept override { return receiver_; }
 
   Receiver receiver_;
 };

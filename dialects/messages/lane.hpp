@@ -37,13 +37,15 @@ class Lane {
   void add(std::shared_ptr<Transfer> message);
   /// Goes on without blocking. At once if another thread is at it.
   void progress();
-  /// Messages that are not complete, and all later ones, fail.
+  /// Messages that are not complete, and all later ones, fail, here and at the peer.
   void fail(std::exception_ptr failure);
   bool busy() const noexcept { return waiting_.load(std::memory_order_relaxed) > 0; }
 
  protected:
   /// True: the message is complete. @throws Error, Refused
   virtual bool step(Transfer& message) = 0;
+  /// Its end of the channel.
+  virtual ChannelHandle& end() noexcept = 0;
 
  private:
   void fail_all();

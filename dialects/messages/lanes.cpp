@@ -16,6 +16,7 @@ namespace {
 
 using Key = std::tuple<std::uint64_t, int, int, Direction>;
 
+/// MPI may hold its lock when it calls `progress_lanes`, and then this mutex is taken: no call of MPI while it is held.
 struct Lanes {
   std::mutex mutex;
   std::map<Key, std::shared_ptr<Lane>> all;
@@ -24,6 +25,12 @@ struct Lanes {
 Lanes& lanes() {
   static Lanes& made = *new Lanes;
   return made;
+}
+
+/// With the mutex. Null: there is none.
+std::shared_ptr<Lane> find_lane(const Key& key) {
+  const auto found = lanes().all.find(key);
+  return found == lanes().all.end() ? nullptr : found->second;
 }
 
 void close_lanes() {
@@ -36,33 +43,24 @@ void close_lanes() {
     if (lane->busy()) lane->fail(std::make_exception_ptr(Refused(MPI_ERR_OTHER, "MPI has ended")));
 }
 
-void check(const Envelope& envelope) {
-  int size = 0;
-  PMPI_Comm_size(envelope.comm, &size);
-  if (envelope.peer < 0 || envelope.peer >= size)
-    throw Refused(MPI_ERR_RANK, "rank " + std::to_string(envelope.peer) + " of " + std::to_string(size));
-  int* most = nullptr;
-  int flag = 0;
-  PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&most), &flag);
-  if (envelope.tag < 0 || (flag != 0 && envelope.tag > *most))
-    throw Refused(MPI_ERR_TAG, "the tag " + std::to_string(envelope.tag));
-}
-
 }  // namespace
 
 std::shared_ptr<Lane> lane_of(const Envelope& envelope, Direction direction) {
   const std::uint64_t number = number_of(envelope.comm);
-  const std::lock_guard lock(lanes().mutex);
   const Key key{number, envelope.peer, envelope.tag, direction};
-  const auto found = lanes().all.find(key);
-  if (found != lanes().all.end()) return found->second;
-  check(envelope);
+  {
+    const std::lock_guard lock(lanes().mutex);
+    if (auto found = find_lane(key)) return found;
+  }
+  check_rank_and_tag(envelope);
+  const Rank peer = Job::rank_of(envelope.comm, envelope.peer);
   const std::shared_ptr<Job> job = Job::current();
   static const bool closed_at_end = (at_end(Phase::lanes, close_lanes), true);
   static_cast<void>(closed_at_end);
+  const std::lock_guard lock(lanes().mutex);
+  if (auto found = find_lane(key)) return found;  // another thread has opened it
   Scope scope = job->context.scope("stream mpi messages " + std::to_string(number));
-  auto lane = open_lane(*job, std::move(scope), Job::rank_of(envelope.comm, envelope.peer),
-                        static_cast<Tag>(envelope.tag), direction);
+  auto lane = open_lane(*job, std::move(scope), peer, static_cast<Tag>(envelope.tag), direction);
   return lanes().all.emplace(key, std::move(lane)).first->second;
 }
 

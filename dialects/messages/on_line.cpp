@@ -21,15 +21,16 @@ class Starting final : public HostOperation {
   explicit Starting(std::vector<std::shared_ptr<Transfer>> messages) : messages_(std::move(messages)) {}
   Starting(const Starting&) = delete;
   Starting& operator=(const Starting&) = delete;
-  ~Starting() override {
-    for (const auto& message : messages_) message->abandon(kDropped);
-  }
+  ~Starting() override { give_up(); }
 
   void start() override {
     for (const auto& message : std::exchange(messages_, {})) message->start();
   }
   bool advance() override { return true; }
   void finish() override {}
+  void give_up() noexcept override {
+    for (const auto& message : messages_) message->abandon(kDropped);
+  }
 
  private:
   std::vector<std::shared_ptr<Transfer>> messages_;
@@ -40,7 +41,7 @@ class Waiting final : public HostOperation {
   Waiting(std::vector<Awaited> messages, Timeout timeout) : messages_(std::move(messages)), timeout_(timeout) {}
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
-  ~Waiting() override { abandon(kDropped); }
+  ~Waiting() override { give_up(); }
 
   void start() override {}
   bool advance() override {
@@ -55,6 +56,7 @@ class Waiting final : public HostOperation {
     abandon("a wait for a message has lasted longer than SLUICE_TIMEOUT");
     (void)advance();
   }
+  void give_up() noexcept override { abandon(kDropped); }
 
  private:
   void abandon(const char* why) {

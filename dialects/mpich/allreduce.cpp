@@ -75,8 +75,7 @@ class Reducing final : public stream_mpi::HostOperation {
     try {
       copy_(reducer_->in, from_, reducer_->bytes);
     } catch (...) {
-      (void)stream_mpi::guarded("an allreduce whose numbers cannot be read",
-                                [&] { reducer_->collective->close(Timeout::zero()); });
+      give_up();
       throw;
     }
     reducer_->collective->start();
@@ -88,9 +87,12 @@ class Reducing final : public stream_mpi::HostOperation {
     return true;
   }
   void finish() override {
-    if (!stream_mpi::wait_until(timeout_, [this] { return advance(); }))
-      throw Refused(MPI_ERR_OTHER, "an allreduce has lasted longer than SLUICE_TIMEOUT");
+    if (stream_mpi::wait_until(timeout_, [this] { return advance(); })) return;
+    give_up();
+    throw Refused(MPI_ERR_OTHER, "an allreduce has lasted longer than SLUICE_TIMEOUT");
   }
+  /// The reducer stays, and later allreduces fail: a new one could meet a peer's that belongs to another call.
+  void give_up() noexcept override { reducer_->collective->give_up(); }
 
  private:
   std::shared_ptr<Reducer> reducer_;

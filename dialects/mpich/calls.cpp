@@ -125,7 +125,8 @@ int MPIX_Waitall_enqueue(int count, MPI_Request array_of_requests[], MPI_Status*
     if (count < 0) throw Refused(MPI_ERR_COUNT, "a negative number of requests");
     if (count == 0) return;
     const std::span all(&argument(array_of_requests, "the list of requests"), static_cast<std::size_t>(count));
-    if (array_of_statuses == nullptr) throw Refused(MPI_ERR_ARG, "the list of statuses is a null pointer");
+    if (array_of_statuses == nullptr && MPI_STATUSES_IGNORE != nullptr)
+      throw Refused(MPI_ERR_ARG, "the list of statuses is a null pointer");
     wait(all, array_of_statuses);
     std::ranges::fill(all, MPI_REQUEST_NULL);
   });

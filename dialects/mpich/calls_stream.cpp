@@ -2,14 +2,13 @@
 // MPICH's functions: streams, and communicators with a stream.
 #include <sluice/dialects/mpich.h>
 
-#include <array>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "dialects/common/info.hpp"
 #include "dialects/common/job.hpp"
 #include "dialects/messages/codes.hpp"
 #include "dialects/messages/communicators.hpp"
@@ -26,17 +25,11 @@ namespace {
 using stream_mpi::argument;
 using stream_mpi::Refused;
 using stream_mpi::returning;
+using stream_mpi::value_of;
 
 constexpr std::string_view kHostStream = "sluice_host_stream*";
 constexpr std::string_view kCudaStream = "cudaStream_t";
 constexpr std::string_view kHipStream = "hipStream_t";
-
-std::optional<std::string> value_of(MPI_Info info, const char* key) {
-  std::array<char, MPI_MAX_INFO_VAL + 1> value{};
-  int flag = 0;
-  if (info != MPI_INFO_NULL) PMPI_Info_get(info, key, MPI_MAX_INFO_VAL, value.data(), &flag);
-  return flag == 0 ? std::nullopt : std::optional<std::string>(value.data());
-}
 
 Stream gpu_stream(std::string_view type, void* handle) {
   return type == kHipStream ? Stream::hip(static_cast<ihipStream_t*>(handle))

@@ -28,9 +28,11 @@ Streams& streams() {
 
 void end_streams() {
   std::vector<std::weak_ptr<StreamObject>> ending;
+  std::map<MPIX_Stream, std::shared_ptr<StreamObject>> not_freed;  // they end here
   {
     const std::lock_guard lock(streams().mutex);
     ending = std::exchange(streams().made, {});
+    not_freed = std::exchange(streams().all, {});
   }
   for (const auto& weak : ending)
     if (const auto stream = weak.lock(); stream != nullptr && stream->line != nullptr) (void)stream->line->wait();

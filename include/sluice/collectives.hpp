@@ -38,8 +38,8 @@ struct CollectiveOptions {
   std::string_view algorithm = {};
   /// Numbers are combined one by one in the order of the ranks, ((x0 op x1) op x2) ..., whatever their count, the root,
   /// and where the ranks are. The result then has the bits of a serial program that adds them so. It costs: of
-  /// algorithms that keep this order, `shares` sends p - 1 messages a rank, and `chain` (of a scan) takes p - 1 steps.
-  /// Naming another algorithm is an error.
+  /// algorithms that keep this order, `shares` sends a message from each rank to each other, and in an allreduce a
+  /// second one with the result, and `chain` (of a scan) takes p - 1 steps. Naming another algorithm is an error.
   bool fixed_order = false;
 };
 
@@ -62,16 +62,16 @@ struct Combiner {
 /// Each `start` is followed by one `wait`, or a `test` that returns true, before the next `start`. Between the two
 /// other collectives may be started, in an order that may differ from rank to rank. Collectives that are under way at
 /// the same time are waited for in the same order at all ranks, or have Progress::own_stream: then that order may
-/// differ, too. A rank may be two rounds ahead of others that it needs nothing of; the third `start` then waits for
-/// them, on its stream.
+/// differ, too. A rank may be two rounds ahead of others that it needs nothing of, and that it sends no long messages
+/// (below); the third `start` then waits for them, on its stream.
 ///
 /// @par Memory
 ///   The collective keeps its slices. They belong to it from `start` to `wait`, and else to the program. A result may
 ///   be the same slice as what is read ("in place"), else the two must not overlap. It has memory of its own, for three
 ///   messages of each peer: those of up to 8 KiB, and all whose bytes are combined, passed on, or exchanged in place.
-///   Longer messages of the others land in their place: they are sent in `wait`, once the receiver has started. Between
-///   two ranks that send each other messages, this begins at fewer bytes, if the model says that it saves time: above
-///   1 KiB in mapped memory.
+///   Longer messages of the others land in their place: they are sent in `wait`, once the receiver has started. A rank
+///   sends them one after the other, in an exchange in the order of the ranks that follow it. So a receiver that starts
+///   late delays all behind it, also those that need nothing of it.
 ///
 /// @par Bits
 ///   The order in which numbers are combined depends on the number of ranks, on how many numbers there are, on the

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "rma/mpi/finalize.hpp"
+#include "rma/mpi/in_world.hpp"
 #include "rma/mpi/log.hpp"
 #include "rma/mpi/pause.hpp"
 #include "rma/mpi/yield.hpp"
@@ -70,21 +71,6 @@ int size_of(MPI_Comm comm) {
   int size = 0;
   PMPI_Comm_size(comm, &size);
   return size;
-}
-
-/// The ranks of `comm` in MPI_COMM_WORLD; MPI_UNDEFINED: a process that was spawned.
-std::vector<int> in_world(MPI_Comm comm) {
-  MPI_Group group = MPI_GROUP_NULL;
-  MPI_Group world = MPI_GROUP_NULL;
-  PMPI_Comm_group(comm, &group);
-  PMPI_Comm_group(MPI_COMM_WORLD, &world);
-  std::vector<int> here(static_cast<std::size_t>(size_of(comm)));
-  std::vector<int> there(here.size());
-  for (std::size_t i = 0; i < here.size(); ++i) here[i] = static_cast<int>(i);
-  PMPI_Group_translate_ranks(group, static_cast<int>(here.size()), here.data(), world, there.data());
-  PMPI_Group_free(&group);
-  PMPI_Group_free(&world);
-  return there;
 }
 
 bool covers_world(const std::vector<int>& world) {
@@ -189,7 +175,7 @@ std::shared_ptr<Ranks> Ranks::of(MPI_Comm of_program) {
   PMPI_Comm_get_attr(of_program, ranks_key(), static_cast<void*>(&held), &flag);
   if (flag != 0) return *static_cast<HeldRanks*>(held);
   auto ranks = std::make_shared<Ranks>(same_ranks(of_program));
-  std::vector<int> world = in_world(of_program);
+  std::vector<int> world = in_world(of_program, all_ranks(of_program));
   Held job = common_world_job(world, ranks->comm);
   if (job == nullptr) job = make_job(std::move(world), ranks->comm);
   ranks->enter(std::move(job));

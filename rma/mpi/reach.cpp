@@ -10,6 +10,20 @@
 namespace sluice::mpi_rma {
 namespace {
 
+[[noreturn]] void refuse_overflow() { throw Refused(MPI_ERR_RMA_RANGE, "bytes at 2^63 or beyond"); }
+
+std::int64_t product(std::int64_t a, std::int64_t b) {
+  std::int64_t result = 0;
+  if (__builtin_mul_overflow(a, b, &result)) refuse_overflow();
+  return result;
+}
+
+std::int64_t sum(std::int64_t a, std::int64_t b) {
+  std::int64_t result = 0;
+  if (__builtin_add_overflow(a, b, &result)) refuse_overflow();
+  return result;
+}
+
 /// Elements may be of several regions, with others between them.
 void check_attached(const RmaWindow& window, const There& there, const Flat& flat, std::int64_t at) {
   each_piece(flat, static_cast<std::size_t>(there.count), [&](std::ptrdiff_t offset, std::size_t bytes) {
@@ -25,10 +39,10 @@ void check_attached(const RmaWindow& window, const There& there, const Flat& fla
 
 std::int64_t reach(const RmaWindow& window, const There& there, const Flat& flat) {
   const Part& part = window.parts[static_cast<std::size_t>(there.rank)];
-  const std::int64_t at = there.displacement * part.unit;
-  const std::int64_t last = (there.count - 1) * flat.extent;  // negative if values go down
-  const std::int64_t begin = at + flat.begin + std::min<std::int64_t>(last, 0);
-  const std::int64_t end = at + flat.end + std::max<std::int64_t>(last, 0);
+  const std::int64_t at = product(there.displacement, part.unit);
+  const std::int64_t last = product(there.count - 1, flat.extent);  // negative if values go down
+  const std::int64_t begin = sum(sum(at, flat.begin), std::min<std::int64_t>(last, 0));
+  const std::int64_t end = sum(sum(at, flat.end), std::max<std::int64_t>(last, 0));
   if (begin >= 0 && end <= part.bytes) {
     if (window.dynamic()) check_attached(window, there, flat, at);
     return at;

@@ -84,6 +84,7 @@ unsigned ucp_worker_progress(void* worker) {
     if (idle <= kIdleMost + kIdleYields) {
       sched_yield();
     } else {
+      idle = kIdleMost + kIdleYields;  // no more is counted
       nanosleep(&kIdleNap, nullptr);
     }
   }

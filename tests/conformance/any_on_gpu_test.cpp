@@ -2,6 +2,7 @@
 // WaitAny in the order of a GPU's stream: what differs from a HostStream.
 #include <atomic>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -296,10 +297,12 @@ TEST_P(AnyOnGpu, a_limit_does_not_count_the_work_before_a_wait) {
   run_peers(peers, [](Context& context) {
     if (context.rank() != 0) {
       AnySender sender(context, any_sender_case(GetParam()));
-      if (context.rank() == 1) sender.put();
+      for (int i = 0; context.rank() == 1 && i < 2; ++i) sender.put();
       return board().meet(context);
     }
     AnyWaiter waiter(context, any_case(GetParam()));
+    waiter.any.release(waiter.stream(), waiter.any.wait(waiter.stream()));  // the first wait loads kernels
+    waiter.synchronize();
     waiter.order.run([] { std::this_thread::sleep_for(3 * kLimit); });
     const auto ticket = waiter.any.wait(waiter.stream());
     waiter.any.release(waiter.stream(), ticket);
@@ -366,6 +369,112 @@ TEST_P(AnyOnGpu, destroying_it_ends_its_waits) {
       expect_code(Code::aborted, [&] { static_cast<void>(ticket.arrival()); });
       EXPECT_EQ(ticket.on_device().size(), 0U);
     }
+    board().meet(context);
+  });
+}
+
+/// The kernel of the second stream reads the ticket of the first.
+TEST_P(AnyOnGpu, streams_of_one_gpu_use_it_one_after_the_other) {
+  run_peers(peers_of(GetParam(), 3), [](Context& context) {
+    constexpr std::uint64_t kMessages = 6;
+    if (context.rank() != 0) {
+      AnySender sender(context, any_sender_case(GetParam()));
+      for (std::uint64_t i = 0; context.rank() == 1 && i < kMessages; ++i) sender.put();
+      return board().meet(context);
+    }
+    AnyWaiter waiter(context, any_case(GetParam()));
+    const GpuKernel note(ArrivalsArgs::kKernel);
+    const PinnedBuffer notes((kMessages + 1) * sizeof(ArrivalsArgs::Note));
+    auto* const noted = reinterpret_cast<std::uint64_t*>(notes.data());
+    auto* const first = reinterpret_cast<ArrivalsArgs::Note*>(notes.data()) + 1;
+    *noted = 0;
+    GpuStream streams[2];
+    for (std::uint64_t i = 0; i < kMessages; ++i) {
+      GpuStream& taker = streams[i % 2];
+      GpuStream& reader = streams[1 - i % 2];
+      const auto ticket = waiter.any.wait(taker.stream());
+      context.synchronize(taker.stream());
+      note.launch(reader, ArrivalsArgs{ticket.on_device(), noted, first}, 1);
+      waiter.any.release(reader.stream(), ticket);
+      context.synchronize(reader.stream());
+      ASSERT_EQ(*noted, i + 1);
+      EXPECT_EQ(first[i].index, 0U);
+      EXPECT_EQ(first[i].sum, sum_of({1, kTag, i + 1}, first[i].bytes)) << i;
+    }
+    board().meet(context);
+  });
+}
+
+/// The host keeps all tickets, and the next wait is enqueued before the one before has ended.
+TEST_P(AnyOnGpu, tickets_beyond_those_that_were_mapped_are_refused_until_the_waits_have_ended) {
+  run_peers(peers_of(GetParam(), 3), [](Context& context) {
+    constexpr std::uint64_t kMostSteps = 1000;
+    constexpr std::size_t kLast = 3;  // on the board: the last step that rank 1 puts for
+    if (context.rank() != 0) {
+      AnySender sender(context, any_sender_case(GetParam()));
+      for (std::uint64_t step = 1; context.rank() == 1; ++step) {
+        board().await(kAnyTurn, step);
+        if (board().word(kLast) == step) break;
+        sender.put();
+      }
+      return board().meet(context);
+    }
+    AnyWaiter waiter(context, any_case(GetParam()));
+    std::vector<WaitAny::Ticket> tickets;
+    const auto enqueue = [&] {
+      tickets.push_back(waiter.any.wait(waiter.stream()));
+      waiter.any.release(waiter.stream(), tickets.back());
+    };
+    std::optional<Code> refused;
+    enqueue();
+    std::uint64_t step = 0;
+    while (!refused && step < kMostSteps) {
+      try {
+        enqueue();
+      } catch (const Error& reason) {
+        refused = reason.code();
+      }
+      board().set(kAnyTurn, ++step);
+      expect_within(10s, [&] { return tickets[step - 1].done(); });
+    }
+    EXPECT_EQ(refused, Code::out_of_resources);
+    waiter.synchronize();
+    enqueue();  // more is mapped
+    board().set(kAnyTurn, ++step);
+    waiter.synchronize();
+    EXPECT_EQ(tickets.back().arrival()->slot->bytes(), any_case(GetParam()).bytes);
+    board().set(kLast, step + 1);
+    board().set(kAnyTurn, step + 1);
+    board().meet(context);
+  });
+}
+
+/// The stream comes to the wait later, and finds it ended.
+TEST_P(AnyOnGpu, destroying_it_returns_within_a_limit_though_the_stream_stands_still) {
+  Peers peers = with_untold(peers_of(GetParam(), 3));
+  peers.connect_timeout = 2s;
+  run_peers(peers, [](Context& context) {
+    if (context.rank() != 0) {
+      AnySender sender(context, any_sender_case(GetParam()));
+      if (context.rank() == 1) sender.put();
+      return board().meet(context);
+    }
+    std::atomic<bool> go{false};
+    AnyWaiter waiter(context, any_case(GetParam()));
+    waiter.any.release(waiter.stream(), waiter.any.wait(waiter.stream()));  // the first wait loads kernels
+    waiter.synchronize();
+    for (Receiver& receiver : waiter.receivers) receiver.wait_connected(10s);
+    waiter.order.run([&] {
+      while (!go) std::this_thread::sleep_for(1ms);
+    });
+    const auto ticket = waiter.any.wait(waiter.stream());
+    waiter.any.release(waiter.stream(), ticket);
+    expect_released([&] { waiter.any = WaitAny(); }, 2s);
+    go = true;
+    expect_within(10s, [&] { return ticket.done(); });
+    expect_code(Code::aborted, [&] { static_cast<void>(ticket.arrival()); });
+    EXPECT_EQ(ticket.on_device().size(), 0U);
+    waiter.order.gpu()->synchronize();
     board().meet(context);
   });
 }

@@ -288,6 +288,101 @@ TEST_P(CollectiveGroups, are_chosen_by_the_costs_of_the_backend_in_use) {
   });
 }
 
+// ---- some of the ranks
+
+/// The part of a description that says which links the costs are of.
+bool crosses_nodes(const Collective& all) {
+  return all.describe().find("predicted for a network") != std::string::npos;
+}
+
+/// SLUICE_TOPOLOGY is about the ranks of the job, however a context of some of them numbers them.
+TEST_P(CollectiveGroups, of_some_ranks_are_on_the_nodes_of_the_job) {
+  if (GetParam().host || GetParam().ground.network) return;
+  for (const std::string nodes : {"2", "0,0,1,1"}) {
+    Peers four = peers(4);
+    four.environment.push_back("SLUICE_TOPOLOGY=" + nodes);
+    run_peers(four, [](Context& context) {
+      const Rank own = context.rank();
+      const Buffer memory(context, GetParam(), 2 * 64);
+      const auto exchange_by_nodes = [&](std::vector<Rank> ranks, bool crosses) {
+        if (std::ranges::find(ranks, own) == ranks.end()) return;
+        Context some = context.sub(ranks);
+        const std::size_t bytes = 8 * ranks.size();
+        const Slice from = memory.all().slice(0, bytes);
+        const Slice to = memory.all().slice(64, bytes);
+        Collective chosen = alltoall(some, "chosen", from, to);
+        EXPECT_EQ(crosses_nodes(chosen), crosses) << chosen.describe();
+        Collective all = alltoall(some, "all", from, to, {.algorithm = "node-aware"});
+        for (std::size_t i = 0; i < ranks.size(); ++i)
+          group_numbers<std::uint64_t>(from)[i] =
+              10 * static_cast<std::uint64_t>(own) + static_cast<std::uint64_t>(ranks[i]);
+        all.start({});
+        all.wait({});
+        for (std::size_t i = 0; i < ranks.size(); ++i)
+          EXPECT_EQ(group_numbers<std::uint64_t>(to)[i], static_cast<std::uint64_t>(10 * ranks[i] + own));
+      };
+      exchange_by_nodes({3, 2}, false);
+      exchange_by_nodes({2, 1}, true);
+      exchange_by_nodes({3, 0, 1}, true);
+      exchange_by_nodes({1, 3, 0, 2}, true);
+    });
+  }
+}
+
+TEST_P(CollectiveGroups, refuse_nodes_of_another_number_of_ranks) {
+  if (GetParam().host || GetParam().ground.network) return;
+  Peers two = peers(2);
+  two.environment.emplace_back("SLUICE_TOPOLOGY=0,0,1");
+  run_peers(two, [](Context& context) {
+    expect_code(Code::bad_argument, [&] { (void)barrier(context, "all"); });
+    Context alone = context.sub({context.rank()});
+    expect_code(Code::bad_argument, [&] { (void)barrier(alone, "alone"); });
+  });
+}
+
+// ---- what people read
+
+/// In the first line, in brackets behind the name of the algorithm.
+TEST_P(CollectiveGroups, say_why_they_go_as_they_do) {
+  if (GetParam().host || GetParam().ground.name != "threads") return;
+  run_peers(peers(2), [](Context& context) {
+    const Memory memory = context.allocate(4 * 64);
+    const auto piece = [&](std::size_t i, std::size_t bytes) { return memory.slice(i * 64, bytes); };
+    const auto line = [](Collective all) { return all.describe().substr(0, all.describe().find('\n')); };
+    const Block out{1 - context.rank(), 0, piece(0, 64)};
+    const Block in{1 - context.rank(), 0, piece(1, 64)};
+    const std::string lines[] = {
+        line(barrier(context, "all")),
+        line(broadcast(context, "all", piece(0, 64), 0)),
+        line(gather(context, "all", piece(0, 32), piece(1, 64), 0)),
+        line(scatter(context, "all", piece(1, 64), piece(0, 32), 0)),
+        line(allgather(context, "all", piece(0, 32), piece(1, 64))),
+        line(alltoall(context, "all", piece(0, 64), piece(1, 64))),
+        line(alltoall(context, "blocks", std::span(&out, 1), std::span(&in, 1))),
+        line(reduce(context, "all", Op::sum, Number::int32, piece(0, 64), piece(1, 64), 0)),
+        line(allreduce(context, "all", Op::sum, Number::int32, piece(0, 64), piece(1, 64))),
+        line(reduce_scatter(context, "all", Op::sum, Number::int32, piece(0, 64), piece(1, 32))),
+        line(scan(context, "all", Op::sum, Number::int32, piece(0, 64), piece(1, 64)))};
+    for (const std::string& one : lines) EXPECT_NE(one.find(" ("), std::string::npos) << one;
+  });
+}
+
+/// In place, blocks that are long enough to be held back are copied nevertheless.
+TEST_P(CollectiveGroups, in_place_are_predicted_as_what_they_do) {
+  if (GetParam().host) return;
+  run_peers(peers(2), [](Context& context) {
+    const Memory memory = context.allocate(2 * 40'000);
+    const auto predicted = [&](bool in_place) {
+      const Slice from = memory.slice(0, 40'000);
+      const Collective all = alltoall(context, "all", from, in_place ? from : memory.slice(40'000, 40'000));
+      const std::string line = all.describe().substr(0, all.describe().find('\n'));
+      const std::size_t begin = line.rfind(": puts ");
+      return line.substr(begin, line.find_first_of(",)", begin) - begin);
+    };
+    EXPECT_NE(predicted(true), predicted(false));
+  });
+}
+
 /// Other suites have more cases of networks and of streams of GPUs.
 std::vector<Case> group_cases() {
   std::vector<Case> all = stream_cases();

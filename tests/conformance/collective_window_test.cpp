@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <optional>
 #include <random>
 #include <set>
@@ -551,6 +552,7 @@ long resident_kib() {
   return kib;
 }
 
+/// Threads of a process share its memory, which grows until each of them has had its part: the last rounds count.
 TEST_P(CollectiveWindows, are_made_and_freed_without_growth) {
   run_peers(peers(), [](Context& context) {
     const Buffer memory(context, GetParam(), 64);
@@ -569,13 +571,18 @@ TEST_P(CollectiveWindows, are_made_and_freed_without_growth) {
       window.unlock(0);
     };
     const int count = GetParam().ground.network || context.size() > 2 ? (GetParam().ground.slow ? 2 : 5) : 100;
-    for (int i = 0; i < count; ++i) use(kWindow);
-    const long before = resident_kib();
-    for (int i = 0; i < count; ++i) use(kWindow);
-    if (!kSanitized) {
-      EXPECT_LE(resident_kib(), before + 512);
+    long least_growth = std::numeric_limits<long>::max();
+    for (int round = 0; round < 4; ++round) {
+      board().meet(context);
+      const long before = resident_kib();
+      board().meet(context);
+      for (int i = 0; i < count; ++i) use(kWindow);
+      board().meet(context);
+      if (round > 0) least_growth = std::min(least_growth, resident_kib() - before);
     }
-    board().meet(context);
+    if (!kSanitized) {
+      EXPECT_LE(least_growth, 512);
+    }
   });
 }
 

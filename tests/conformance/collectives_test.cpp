@@ -12,9 +12,11 @@
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/conformance/cases.hpp"
+#include "tests/conformance/random_seed.hpp"
 #include "tests/faults/killed.hpp"
 
 namespace {
@@ -30,12 +32,25 @@ constexpr std::size_t kPartSizes[] = {0, 8, 1000, 8192, 20'000};
 /// Random, and the same at all ranks.
 class Choice {
  public:
-  explicit Choice(unsigned seed) : random_(seed) {}
+  explicit Choice(std::uint64_t seed) : random_(seed) {}
   std::size_t below(std::size_t limit) { return std::uniform_int_distribution<std::size_t>(0, limit - 1)(random_); }
   std::size_t size() { return kPartSizes[below(std::size(kPartSizes))]; }
+  bool coin() { return below(2) == 0; }
 
  private:
-  std::mt19937 random_;
+  std::mt19937_64 random_;
+};
+
+/// Holds up the thread that calls it, one time in four: ranks are late in places that change.
+class Delay {
+ public:
+  explicit Delay(std::uint64_t seed) : choice_(seed) {}
+  void operator()() {
+    if (choice_.below(4) == 0) std::this_thread::sleep_for(std::chrono::microseconds(choice_.below(300)));
+  }
+
+ private:
+  Choice choice_;
 };
 
 #ifdef __SANITIZE_THREAD__
@@ -53,6 +68,7 @@ bool hidden_from_tsan() {
 class Collectives : public testing::TestWithParam<Case> {
  public:
   static Peers peers() {
+    (void)random_seed();
     Peers peers = GetParam().peers();
     peers.limit = 90s;
     // Streams of threads share the hardware queues of a process, where one that waits holds up those behind it.
@@ -79,16 +95,23 @@ struct Member {
       : context(in), order(Collectives::GetParam()),
         source(in, Collectives::GetParam(), std::max<std::size_t>(1, source_bytes)),
         result(in, Collectives::GetParam(), std::max<std::size_t>(1, result_bytes)),
-        from(source.all().slice(0, source_bytes)), to(result.all().slice(0, result_bytes)) {}
+        from(source.all().slice(0, source_bytes)), to(result.all().slice(0, result_bytes)),
+        host_delay(random_seed() + 2 * rank()), stream_delay(random_seed() + 2 * rank() + 1) {}
 
   std::size_t rank() const { return static_cast<std::size_t>(context.rank()); }
   std::size_t size() const { return static_cast<std::size_t>(context.size()); }
   Stream stream() { return order.stream(); }
-  /// `before` and `after` run in the order of the stream.
+  /// `before` and `after` run in the order of the stream. The host is late by chance, and so is the stream.
   template <class Before, class After>
   void once(Collective& collective, Before before, After after) {
-    order.run(before);
+    order.run([this, before] {
+      before();
+      stream_delay();
+    });
+    host_delay();
     collective.start(stream());
+    host_delay();
+    order.run([this] { stream_delay(); });
     collective.wait(stream());
     order.run(after);
   }
@@ -100,6 +123,8 @@ struct Member {
   Buffer result;
   Slice from;
   Slice to;
+  Delay host_delay;
+  Delay stream_delay;
 };
 
 std::span<std::byte> part(const Slice& slice, std::size_t offset, std::size_t bytes) {
@@ -148,7 +173,7 @@ TEST_P(Exchanges, broadcast_what_the_root_has) {
 
 TEST_P(Exchanges, gather_scatter_and_allgather_parts_of_any_size) {
   run_peers(peers(), [](Context& context) {
-    Choice choice(11);
+    Choice choice(random_seed());
     for (int i = 0; i < rounds(6); ++i) {
       const auto size = static_cast<std::size_t>(context.size());
       std::vector<std::size_t> bytes(size);
@@ -288,6 +313,88 @@ TEST_P(Exchanges, exchange_blocks_by_their_tags) {
   });
 }
 
+/// Blocks of random sizes between all ranks, two of each pair, some of which have no bytes, and are in no list or in
+/// one. In half of the exchanges what is received overlaps what is sent.
+class RandomBlocks {
+ public:
+  static constexpr std::size_t kTags = 2;
+
+  RandomBlocks(Choice& choice, std::size_t ranks) : ranks_(ranks), sizes_(ranks * ranks * kTags) {
+    for (auto& size : sizes_) size = choice.size();
+  }
+
+  std::size_t bytes(std::size_t source, std::size_t target, std::size_t tag) const {
+    return sizes_[(source * ranks_ + target) * kTags + tag];
+  }
+  std::size_t sent(std::size_t rank) const {
+    std::size_t sum = 0;
+    for (std::size_t peer = 0; peer < ranks_; ++peer)
+      for (std::size_t tag = 0; tag < kTags; ++tag) sum += bytes(rank, peer, tag);
+    return sum;
+  }
+  std::size_t received(std::size_t rank) const {
+    std::size_t sum = 0;
+    for (std::size_t peer = 0; peer < ranks_; ++peer)
+      for (std::size_t tag = 0; tag < kTags; ++tag) sum += bytes(peer, rank, tag);
+    return sum;
+  }
+  /// The blocks of a rank, one behind the other in the slice. `own`: a choice of this rank.
+  std::vector<Block> list(std::size_t rank, bool sends, const Slice& slice, Choice& own) const {
+    std::vector<Block> blocks;
+    std::size_t begin = 0;
+    for (std::size_t peer = 0; peer < ranks_; ++peer)
+      for (std::size_t tag = 0; tag < kTags; ++tag) {
+        const std::size_t size = sends ? bytes(rank, peer, tag) : bytes(peer, rank, tag);
+        if (size > 0 || peer == rank || own.coin())
+          blocks.push_back({static_cast<Rank>(peer), static_cast<Tag>(tag), slice.slice(begin, size)});
+        begin += size;
+      }
+    for (std::size_t i = 1; i < blocks.size(); ++i) std::swap(blocks[i], blocks[own.below(i + 1)]);
+    return blocks;
+  }
+
+ private:
+  std::size_t ranks_;
+  std::vector<std::size_t> sizes_;  // by source, target and tag
+};
+
+TEST_P(Exchanges, exchange_blocks_of_random_sizes_that_may_overlap) {
+  run_peers(peers(), [](Context& context) {
+    const auto rank = static_cast<std::size_t>(context.rank());
+    Choice choice(random_seed());
+    Choice own(random_seed() + 1 + rank);
+    for (int i = 0; i < rounds(20); ++i) {
+      const RandomBlocks blocks(choice, static_cast<std::size_t>(context.size()));
+      const bool overlap = choice.coin();
+      const std::size_t sent = blocks.sent(rank);
+      const std::size_t received = blocks.received(rank);
+      Member member(context, overlap ? std::max(sent, received) : sent, received);
+      const std::vector<Block> from = blocks.list(rank, true, member.from.slice(0, sent), own);
+      const Slice target = overlap ? member.from.slice(0, received) : member.to;
+      const std::vector<Block> to = blocks.list(rank, false, target, own);
+      Collective all = alltoall(context, kName, from, to);
+      const auto stamp = [](std::size_t source, std::size_t of, Tag tag, std::uint64_t round) {
+        return Stamp{static_cast<Rank>(source), tag, round * 100 + of};
+      };
+      for (std::uint64_t round = 1; round <= 3; ++round) {
+        member.once(
+            all,
+            [&, round] {
+              for (const Block& block : from)
+                fill(bytes_of(block.slice), stamp(rank, static_cast<std::size_t>(block.peer), block.tag, round));
+            },
+            [&, round] {
+              for (const Block& block : to)
+                EXPECT_EQ(difference(bytes_of(block.slice),
+                                     stamp(static_cast<std::size_t>(block.peer), rank, block.tag, round)),
+                          "");
+            });
+      }
+      member.end();
+    }
+  });
+}
+
 // ---- combining numbers
 
 template <class T>
@@ -321,7 +428,7 @@ std::uint64_t expected(Op op, std::size_t last, std::size_t i) {
 TEST_P(Collectives, combine_numbers_as_one_rank_would) {
   run_peers(on_two_nodes(), [](Context& context) {
     const Op ops[] = {Op::sum, Op::product, Op::min, Op::max, Op::bit_and, Op::bit_or, Op::bit_xor};
-    Choice choice(5);
+    Choice choice(random_seed());
     for (const Op op : ops) {
       for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{13}, std::size_t{2500}}) {
         const auto size = static_cast<std::size_t>(context.size());
@@ -412,7 +519,7 @@ TEST_P(Collectives, combine_slices_of_memory_that_ranks_share) {
 
 TEST_P(Collectives, scatter_sums_of_shares_of_any_size) {
   run_peers(peers(), [](Context& context) {
-    Choice choice(3);
+    Choice choice(random_seed());
     for (int i = 0; i < rounds(4); ++i) {
       const auto size = static_cast<std::size_t>(context.size());
       std::vector<std::size_t> bytes(size);
@@ -541,7 +648,7 @@ void start_in_any_order(Progress progress) {
     for (std::size_t i = 0; i < kMany; ++i)
       all.push_back(alltoall(context, "number " + std::to_string(i), piece(member.from, i), piece(member.to, i),
                              {.progress = progress}));
-    Choice choice(static_cast<unsigned>(context.rank() + 1));
+    Choice choice(random_seed() + member.rank());
     for (std::uint64_t round = 1; round <= 5; ++round) {
       member.order.run([&, round] {
         for (std::size_t k = 0; k < kMany * size; ++k)
@@ -771,32 +878,40 @@ TEST_P(Collectives, find_ranks_whose_models_disagree) {
 
 class LostMembers : public WithKills {};
 
-/// Each of the others, also those that hear from the dead one only by way of others.
-void rank_1_dies(const Case& one, Progress progress) {
+constexpr std::size_t kMemberBytes = 5 * 20'000;  // of five ranks, which send each other long messages
+
+/// The dead rank has finished a collective, or has started it.
+enum class Died : std::uint8_t { between_rounds, after_start };
+
+/// All others end, also those that have messages of the dead rank only by way of others. `make(context, memory)`.
+template <class Make>
+void rank_1_dies(const Case& one, Died died, Make make) {
   Case of_five = one;
   of_five.ranks = 5;
   Peers peers = of_five.peers();
   peers.keep_going = peers.untold = true;
   peers.limit = 90s;
-  const Ended ended = end_of_peers(peers, [one, progress](Context& context) {
+  const Ended ended = end_of_peers(peers, [one, died, make](Context& context) {
     constexpr std::size_t kLeft = 11;
     test::Order order(one);
-    const Buffer memory(context, one, 64);
-    Collective all =
-        allreduce(context, kName, Op::sum, Number::uint64, memory.all(), memory.all(), {.progress = progress});
+    const Buffer memory(context, one, 2 * kMemberBytes);
+    Collective all = make(context, memory.all());
     all.start(order.stream());
     all.wait(order.stream());
     context.synchronize(order.stream());
+    if (context.rank() == 1 && died == Died::after_start) all.start(order.stream());
     board().word(kReady).fetch_add(1);
     if (context.rank() == 1) die_when_ready(5);
     board().await(kReady, 5);
-    const auto once_more = [&] {
-      all.start(order.stream());
-      all.wait(order.stream());
-      context.synchronize(order.stream());
+    const auto go_on = [&] {  // a rank that the dead one owes nothing may pass some rounds
+      for (;;) {
+        all.start(order.stream());
+        all.wait(order.stream());
+        context.synchronize(order.stream());
+      }
     };
-    expect_released([&] { expect_code(Code::peer_lost, once_more); }, 0ms, kNoticed);
-    expect_code(Code::peer_lost, once_more);
+    expect_released([&] { expect_code(Code::peer_lost, go_on); }, 0ms, kNoticed);
+    expect_code(Code::peer_lost, go_on);
     // Of one death, `check` throws once at most.
     try {
       context.check();
@@ -810,8 +925,37 @@ void rank_1_dies(const Case& one, Progress progress) {
   expect_only_rank_1_killed(ended);
 }
 
-TEST_P(LostMembers, release_all_ranks) { rank_1_dies(GetParam(), Progress::in_wait); }
-TEST_P(LostMembers, release_all_ranks_whose_collectives_have_streams) { rank_1_dies(GetParam(), Progress::own_stream); }
+void rank_1_of_a_sum_dies(Progress progress) {
+  rank_1_dies(LostMembers::GetParam(), Died::between_rounds, [progress](Context& context, const Slice& memory) {
+    const Slice numbers = memory.slice(0, 64);
+    return allreduce(context, kName, Op::sum, Number::uint64, numbers, numbers, {.progress = progress});
+  });
+}
+
+TEST_P(LostMembers, release_all_ranks) { rank_1_of_a_sum_dies(Progress::in_wait); }
+TEST_P(LostMembers, release_all_ranks_whose_collectives_have_streams) { rank_1_of_a_sum_dies(Progress::own_stream); }
+
+void rank_1_of_an_exchange_dies(Died died) {
+  rank_1_dies(LostMembers::GetParam(), died, [](Context& context, const Slice& memory) {
+    return alltoall(context, kName, memory.slice(0, kMemberBytes), memory.slice(kMemberBytes, kMemberBytes),
+                    {.algorithm = "puts"});
+  });
+}
+
+TEST_P(LostMembers, release_all_ranks_that_wait_until_it_is_ready) { rank_1_of_an_exchange_dies(Died::between_rounds); }
+TEST_P(LostMembers, release_all_ranks_that_wait_for_its_long_blocks) { rank_1_of_an_exchange_dies(Died::after_start); }
+
+/// Rank 1 is in the middle of the tree of rank 4, which waits until it is ready, and has a child, which waits for data.
+void rank_1_of_a_broadcast_dies(Died died) {
+  rank_1_dies(LostMembers::GetParam(), died, [](Context& context, const Slice& memory) {
+    return broadcast(context, kName, memory.slice(0, kMemberBytes), 4, {.algorithm = "binomial tree"});
+  });
+}
+
+TEST_P(LostMembers, release_all_ranks_of_a_broadcast) { rank_1_of_a_broadcast_dies(Died::between_rounds); }
+TEST_P(LostMembers, release_all_ranks_of_a_broadcast_that_it_has_started) {
+  rank_1_of_a_broadcast_dies(Died::after_start);
+}
 
 /// With GPUs, if the filter of this run names them: no malloc'ed memory, which the driver takes only while no stream
 /// waits.

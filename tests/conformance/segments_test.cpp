@@ -265,6 +265,46 @@ TEST_P(Segments, a_closed_receiver_refuses_puts) {
       [](SegmentSide& side) { side.receiver.wait(0, 100); });
 }
 
+TEST_P(Segments, bytes_that_have_left_leave_their_source_free_though_the_receiver_closes) {
+  run(
+      [](SegmentSide& side) {
+        side.put(0, 100);
+        side.synchronize();
+        board().set(kGo, 1);
+        expect_within(10s, [&] {
+          try {
+            (void)side.sender.try_put(200, 1);
+            return false;
+          } catch (const Error&) {  // the receiver has closed
+            return true;
+          }
+        });
+        expect_within(10s, [&] { return side.sender.test(0, 100); });
+        side.sender.wait(side.stream(), 0, 100);
+        side.synchronize();
+      },
+      [](SegmentSide&) { board().await(kGo, 1); });
+}
+
+/// Of memory of the library other parts may be known for other reasons.
+TEST_P(Segments, streams_of_gpus_may_use_the_buffer) {
+  if (!GetParam().cuda) return;
+  Case of_user = GetParam();
+  of_user.user = true;
+  run_peers(of_user.peers(), [&](Context& context) {
+    SegmentSide side(context, of_user, kSegmentBytes);
+    if (context.rank() == 0) {
+      side.put(0, 100);
+    } else {
+      side.next_puts(0, 100);
+      side.wait(0, 100);
+    }
+    EXPECT_TRUE(gpu_knows(side.memory.all().data()));
+    side.synchronize();
+    board().meet(context);
+  });
+}
+
 TEST_P(Segments, what_a_stream_finds_wrong_fails_both_ends) {
   if (!GetParam().host) return;  // in program order the call itself throws
   run(

@@ -330,6 +330,34 @@ TEST_P(UnrPlans, carry_and_pack_memory_of_gpus) {
   });
 }
 
+/// The waits are enqueued before the puts that they wait for, on another stream.
+TEST_P(UnrPlans, that_pack_hold_up_no_host) {
+  if (!GetParam().cuda) return;
+  run_peers(peers(), [](Context& context) {
+    constexpr std::size_t kBytes = 100;
+    UnrSide side(context, 2 * kBytes, 2 * kBytes);
+    GpuStream puts;
+    const Rank left = (context.rank() + context.size() - 1) % context.size();
+    const Rank right = (context.rank() + 1) % context.size();
+    unr::Plan plan(context, "packs");
+    unr::Signal arrived = plan.signal("arrived");
+    for (const std::size_t at : {std::size_t{0}, kBytes})
+      plan.sendrecv(side.from(at, kBytes), right, 7, side.to(at, kBytes), left, 7, {}, arrived);
+    plan.commit(side.stream());
+    EXPECT_EQ(plan.puts(), 1U);
+    fill(side.source.bytes(), {context.rank(), kTag, 1});
+    arrived.wait(side.stream());
+    board().meet(context);  // no rank has put anything
+    plan.start(puts.stream());
+    context.synchronize(puts.stream());
+    context.synchronize(side.stream());
+    EXPECT_EQ(difference(side.target.bytes(), {left, kTag, 1}), "");
+    arrived.reset(side.stream());
+    context.synchronize(side.stream());
+    board().meet(context);
+  });
+}
+
 /// The bytes of each plan are those of its list of messages.
 TEST_P(UnrPlans, do_what_a_list_of_messages_says) {
   const std::uint64_t seed = random_seed();

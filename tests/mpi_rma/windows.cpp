@@ -126,6 +126,8 @@ void run_errors() {
   is(MPI_Put(&value, -1, MPI_INT, 0, 0, 1, MPI_INT, window), MPI_ERR_COUNT, "a negative count");
   is(MPI_Put(&value, 1, MPI_DATATYPE_NULL, 0, 0, 1, MPI_INT, window), MPI_ERR_TYPE, "no type");
   is(MPI_Put(&value, 1, MPI_INT, 0, 4, 1, MPI_INT, window), MPI_ERR_RMA_RANGE, "a place behind the window");
+  constexpr MPI_Aint kFar = MPI_Aint{1} << 62;  // four times that is 0 to 64 bits
+  is(MPI_Put(&value, 1, MPI_INT, 0, kFar, 1, MPI_INT, window), MPI_ERR_RMA_RANGE, "a place beyond 64 bits");
   is(MPI_Accumulate(&value, 1, MPI_INT, 0, 0, 1, MPI_INT, MPI_MAXLOC, window), MPI_ERR_OP, "MAXLOC of numbers");
   is(MPI_Fetch_and_op(&value, &old, MPI_INT, 0, 0, MPI_OP_NULL, window), MPI_ERR_OP, "no operation");
   // At a rank that was accessed before, accesses go a short way.

@@ -38,6 +38,23 @@ void check_sum(Order& order, MPI_Datatype type, MPI_Op op, bool in_place, T expe
   expect_equal(MPIS_Request_free(&request), MPIS_SUCCESS, "the end of an allreduce");
 }
 
+/// In one wait; the stream of rank 1 stops before it.
+void drop_barriers(std::size_t count) {
+  Order order;
+  std::vector<MPIS_Request> barriers;
+  for (std::size_t i = 0; i < count; ++i) barriers.push_back(matched_barrier(order));
+  if (world_rank() == 1)
+    sluice_host_stream_run(
+        order.stream->stream, [](void*) { return 1; }, nullptr);
+  order.start_all(barriers);
+  order.wait_all();
+  expect_equal(MPIS_Queue_wait(order.queue), MPI_ERR_OTHER, "a barrier that one rank has dropped");
+  if (world_rank() == 1)
+    expect(sluice_host_stream_synchronize(order.stream->stream, SLUICE_FOREVER) != SLUICE_OK, "a stopped stream");
+  MPI_Barrier(MPI_COMM_WORLD);  // not by the end of the request
+  free_all(barriers);
+}
+
 void or_to(short& number, short other) { number = static_cast<short>(number | other); }
 
 extern "C" void mpis_test_or(void* in, void* in_out, int* count, MPI_Datatype*) {
@@ -108,6 +125,40 @@ void run_allreduce() {
   expect_equal(
       MPIS_Allreduce_init(pairs.data(), pairs.data(), 1, MPI_DOUBLE, MPI_BAND, MPI_COMM_WORLD, MPI_INFO_NULL, &request),
       MPI_ERR_OP, "bits of a double");
+}
+
+/// The stream of rank 1 stops before barriers, and the waits of all others end. A stream waits for the messages of one
+/// barrier, and tests two barriers in turns. On a host stream of the program's.
+void run_dropped_barriers() {
+  for (const std::size_t count : {1U, 2U}) drop_barriers(count);
+}
+
+/// A reduction that MPI refuses is an error of the stream; pairs in a derived datatype are refused.
+void run_refused_reductions() {
+  Order order;
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  std::array<int, 8> values{1, 2, 3, 4, 5, 6, 7, 8};
+  const auto allreduce = [&](MPI_Datatype type, MPI_Op op, MPIS_Request& request) {
+    return MPIS_Allreduce_init(MPI_IN_PLACE, values.data(), 2, type, op, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+  };
+  MPI_Datatype two = MPI_DATATYPE_NULL;
+  MPI_Datatype two_pairs = MPI_DATATYPE_NULL;
+  MPI_Datatype spread = MPI_DATATYPE_NULL;
+  MPI_Type_contiguous(2, MPI_INT, &two);
+  MPI_Type_contiguous(2, MPI_2INT, &two_pairs);
+  MPI_Type_create_resized(MPI_2INT, 0, 4 * sizeof(int), &spread);
+  for (MPI_Datatype* const type : {&two, &two_pairs, &spread}) MPI_Type_commit(type);
+  MPIS_Request request = MPIS_REQUEST_NULL;
+  for (const MPI_Datatype type : {two_pairs, spread})
+    expect_equal(allreduce(type, MPI_MINLOC, request), MPIS_UNSUPPORTED_BEHAVIOR, "pairs in a derived datatype");
+  expect_equal(allreduce(two, MPI_LAND, request), MPIS_SUCCESS, "an operation of MPI's on a derived datatype");
+  match(request);
+  order.start(request);
+  order.wait_all();
+  expect_equal(MPIS_Queue_wait(order.queue), MPI_ERR_OTHER, "an operation that MPI refuses");
+  expect_equal(MPIS_Request_free(&request), MPIS_SUCCESS, "the end of an allreduce");
+  for (MPI_Datatype* const type : {&two, &two_pairs, &spread}) MPI_Type_free(type);
 }
 
 /// Messages and collectives in one wait, on communicators with the same ranks.

@@ -20,9 +20,9 @@ using mpi_ranks::expect_passed;
 using mpi_ranks::run_ranks;
 
 /// On both kinds of host streams.
-void expect_on_host(int ranks, const std::string& names) {
-  expect_passed(ranks, names, "MPIS_TEST_STREAM=own");
-  expect_passed(ranks, names, "MPIS_TEST_STREAM=host");
+void expect_on_host(int ranks, const std::string& names, const std::string& settings = "") {
+  expect_passed(ranks, names, "MPIS_TEST_STREAM=own " + settings);
+  expect_passed(ranks, names, "MPIS_TEST_STREAM=host " + settings);
 }
 
 TEST(Mpis, ring_of_several_ranks_and_of_one) {
@@ -65,11 +65,20 @@ TEST(Mpis, queues_come_and_go_and_live_together) { expect_on_host(2, "queues que
 TEST(Mpis, a_queue_moves_on_while_its_host_does_something_else) { expect_on_host(2, "alone"); }
 TEST(Mpis, a_start_overtakes_nothing_in_its_queue) { expect_on_host(2, "forward"); }
 TEST(Mpis, a_request_may_be_freed_after_its_start) {
-  expect_on_host(2, "freed_started");
-  expect_passed(2, "freed_and_streamed", "MPIS_TEST_STREAM=host");
+  expect_on_host(2, "freed_started", "SLUICE_TIMEOUT=1h");
+  expect_passed(2, "freed_and_streamed", "MPIS_TEST_STREAM=host SLUICE_TIMEOUT=1h");
 }
-TEST(Mpis, a_request_that_is_started_ends_with_its_queue) { expect_on_host(2, "freed_without_wait"); }
+TEST(Mpis, a_request_that_is_started_ends_with_its_queue) {
+  expect_on_host(2, "freed_without_wait", "SLUICE_TIMEOUT=1h");
+}
 TEST(Mpis, a_wait_returns_when_the_stream_has_stopped) { expect_passed(1, "stopped"); }
+TEST(Mpis, what_a_stopped_stream_drops_fails_at_the_peer_too) {
+  expect_passed(2, "dropped", "MPIS_TEST_STREAM=host SLUICE_TIMEOUT=1h");
+  expect_passed(3, "dropped_barriers", "MPIS_TEST_STREAM=host SLUICE_TIMEOUT=1h");
+}
+TEST(Mpis, sends_that_have_timed_out_leave_nothing_behind) {
+  expect_passed(2, "timeout_of_sends", "SLUICE_TIMEOUT=300ms");
+}
 TEST(Mpis, communicators_have_their_own_ranks_and_matches) { expect_on_host(3, "communicators"); }
 TEST(Mpis, queues_and_memory_need_no_peer) { expect_passed(1, "names", ""); }
 TEST(Mpis, datatypes_are_packed_and_unpacked) { expect_on_host(2, "types"); }
@@ -80,7 +89,7 @@ TEST(Mpis, a_wrong_state_is_refused_and_changes_nothing) { expect_on_host(2, "st
 TEST(Mpis, wrong_arguments_and_wildcards_are_refused) { expect_passed(1, "arguments", ""); }
 TEST(Mpis, both_ends_learn_that_a_message_does_not_fit) { expect_on_host(2, "sizes"); }
 TEST(Mpis, a_match_that_took_too_long_can_be_tried_again) {
-  expect_passed(2, "timeout", "SLUICE_CONNECT_TIMEOUT=200ms");
+  expect_passed(2, "timeout timeout_of_one", "SLUICE_CONNECT_TIMEOUT=200ms");
 }
 TEST(Mpis, a_wait_ends_when_the_peer_frees_its_request) {
   const Ended ended = run_ranks(2, "freed_early", "");
@@ -92,6 +101,7 @@ TEST(Mpis, a_receiver_that_has_the_message_may_free_its_request) {
 }
 TEST(Mpis, a_barrier_waits_for_all) { expect_on_host(3, "barrier"); }
 TEST(Mpis, an_allreduce_combines_all) { expect_on_host(3, "allreduce"); }
+TEST(Mpis, an_allreduce_that_cannot_be_combined_is_an_error) { expect_on_host(3, "refused_reductions"); }
 TEST(Mpis, messages_and_collectives_are_waited_for_together) { expect_on_host(3, "together"); }
 
 TEST(Mpis, what_is_not_freed_ends_with_mpi) {
@@ -107,12 +117,19 @@ TEST(Mpis, waits_end_when_a_peer_dies) {
   }
 }
 
+TEST(Mpis, waits_end_when_a_peer_dies_at_any_instant) {
+  for (int i = 0; i < 5; ++i) {
+    const Ended ended = run_ranks(2, "killed_any", "SLUICE_TIMEOUT=1h", true);
+    EXPECT_NE(ended.output.find("the peer is lost"), std::string::npos) << ended.output;
+  }
+}
+
 TEST(Mpis, works_over_networks) {
 #ifndef SLUICE_HAS_OFI
   std::printf("SKIPPED-HERE: Mpis.works_over_networks: this build has no libfabric\n");
   GTEST_SKIP() << "this build has no libfabric";
 #endif
-  expect_passed(2, "ping_pong doubles ready sends_first types together",
+  expect_passed(2, "ping_pong doubles ready sends_first types together freed_by_receiver",
                 "MPIS_TEST_STREAM=host SLUICE_BACKENDS=ofi:tcp");
 }
 

@@ -28,6 +28,8 @@ int run_mpis_programs(int argc, char** argv, int first) {
       {"freed_and_streamed", run_freed_and_streamed},
       {"freed_without_wait", run_freed_without_wait},
       {"stopped", run_stopped},
+      {"dropped", run_dropped},
+      {"dropped_barriers", run_dropped_barriers},
       {"communicators", run_communicators},
       {"names", run_names},
       {"types", run_types},
@@ -39,19 +41,23 @@ int run_mpis_programs(int argc, char** argv, int first) {
       {"arguments", run_arguments},
       {"sizes", run_sizes},
       {"timeout", run_timeout},
+      {"timeout_of_one", run_timeout_of_one},
+      {"timeout_of_sends", run_timeout_of_sends},
       {"killed", run_killed},
       {"killed_early", run_killed_early},
+      {"killed_any", run_killed_any},
       {"freed_early", run_freed_early},
       {"freed_by_receiver", run_freed_by_receiver},
       {"not_freed", run_not_freed_ones},
       {"barrier", run_barrier},
       {"allreduce", run_allreduce},
+      {"refused_reductions", run_refused_reductions},
       {"together", run_together},
 #ifdef WITH_CUDA
       {"device", run_device},
       {"gaps", run_gaps},
 #endif
   };
-  const bool threads = std::string(argv[first]) == "allreduce";
+  const bool threads = std::string(argv[first]) == "allreduce" || std::string(argv[first]) == "refused_reductions";
   return checks::run_named(programs, argc, argv, first, threads);
 }

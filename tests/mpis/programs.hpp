@@ -28,6 +28,7 @@ void run_freed_started();
 void run_freed_and_streamed();
 void run_freed_without_wait();
 void run_stopped();
+void run_dropped();
 void run_communicators();
 void run_names();
 // messages.cpp
@@ -41,14 +42,19 @@ void run_states();
 void run_arguments();
 void run_sizes();
 void run_timeout();
+void run_timeout_of_one();
+void run_timeout_of_sends();
 void run_killed();
 void run_killed_early();
+void run_killed_any();
 void run_freed_early();
 void run_freed_by_receiver();
 void run_not_freed_ones();
 // collectives.cpp
 void run_barrier();
 void run_allreduce();
+void run_dropped_barriers();
+void run_refused_reductions();
 void run_together();
 // device.cpp
 void run_device();

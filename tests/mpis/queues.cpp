@@ -107,8 +107,12 @@ struct Pair {
   std::vector<MPIS_Request> requests{receive_of(&in, 1, rank_before()), send_of(&out, 1, next_rank())};
 };
 
-/// The peers of requests that this rank has freed close theirs at once.
-void expect_ends_at_once(std::vector<MPIS_Request>& requests) {
+/// The peers of requests that a rank has freed learn it when they start theirs again, and close them at once.
+void expect_given_up(std::vector<MPIS_Request>& requests) {
+  Order order;
+  order.start_all(requests);
+  order.wait_all();
+  expect_equal(MPIS_Queue_wait(order.queue), MPI_ERR_OTHER, "messages of a peer that has freed its requests");
   const double began = MPI_Wtime();
   free_all(requests);
   expect(MPI_Wtime() - began < 2, "the end of a request whose peer has freed its");
@@ -125,7 +129,7 @@ void run_freed_started() {
   order.wait_all();
   order.wait();
   expect_equal(pair.in, rank_before() + 41, "a message of requests that were freed before the wait");
-  if (world_rank() != 0) expect_ends_at_once(pair.requests);
+  if (world_rank() != 0) expect_given_up(pair.requests);
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
@@ -138,7 +142,7 @@ void run_freed_and_streamed() {
   if (world_rank() == 0) free_all(pair.requests);
   order.stream->wait();
   expect_equal(pair.in, rank_before() + 41, "a message of requests that were freed before they had completed");
-  if (world_rank() != 0) expect_ends_at_once(pair.requests);
+  if (world_rank() != 0) expect_given_up(pair.requests);
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
@@ -151,7 +155,7 @@ void run_freed_without_wait() {
   if (world_rank() == 0) free_all(pair.requests);
   order.reset();
   MPI_Barrier(MPI_COMM_WORLD);
-  if (world_rank() != 0) expect_ends_at_once(pair.requests);
+  if (world_rank() != 0) expect_given_up(pair.requests);
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
@@ -178,6 +182,31 @@ void run_stopped() {
   free_all(requests);
   expect_equal(MPIS_Queue_free(&queue), MPIS_SUCCESS, "the end of a queue");
   sluice_host_stream_free(&stream);
+}
+
+/// A callable of one rank stops its stream before a start: the wait of its peer ends with an error, and no message of a
+/// later step comes in the place of the one that was dropped. On a host stream of the program's.
+void run_dropped() {
+  for (const int drops : {0, 1}) {
+    Order order;
+    int value = world_rank() == 0 ? 41 : -7;
+    MPIS_Request request = world_rank() == 0 ? send_of(&value, 1, 1) : receive_of(&value, 1, 0);
+    match(request);
+    if (world_rank() == drops) {
+      sluice_host_stream_run(
+          order.stream->stream, [](void*) { return 1; }, nullptr);
+      order.start(request);
+      order.wait_all();
+      expect_equal(MPIS_Queue_wait(order.queue), MPI_ERR_OTHER, "a step that a stream has dropped");
+      expect(sluice_host_stream_synchronize(order.stream->stream, SLUICE_FOREVER) != SLUICE_OK, "a stopped stream");
+      if (world_rank() == 0) value = 42;
+    }
+    order.start(request);
+    order.wait_all();
+    expect_equal(MPIS_Queue_wait(order.queue), MPI_ERR_OTHER, "a message of a step that a peer has dropped");
+    expect(value != 42 || world_rank() == 0, "a message of another step");
+    expect_equal(MPIS_Request_free(&request), MPIS_SUCCESS, "the end of a request");
+  }
 }
 
 /// A queue is freed and made again; two are alive at once, with the waits of one between the starts of the other.

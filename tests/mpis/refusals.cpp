@@ -2,7 +2,12 @@
 // Refused calls, and failures.
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <thread>
 
 #include "tests/mpis/order.hpp"
 #include "tests/mpis/programs.hpp"
@@ -25,6 +30,14 @@ void run_states() {
   expect_equal(MPIS_Match(requests.data(), MPI_STATUS_IGNORE), MPIS_INVALID_REQUEST_STATE, "a second match");
   expect_equal(MPIS_Queue_match(order.queue, requests.data(), MPI_STATUS_IGNORE), MPIS_INVALID_REQUEST_STATE,
                "a second match on a queue");
+  MPIS_Request fresh = receive_of(&in, 1, peer, 9);
+  MPIS_Request match_of_fresh = MPIS_REQUEST_NULL;
+  std::array<MPIS_Request, 2> second{fresh, requests[0]};
+  expect_equal(MPIS_Matchall(2, second.data(), MPI_STATUSES_IGNORE), MPIS_INVALID_REQUEST_STATE, "one that is matched");
+  expect_equal(MPIS_Imatch(&fresh, &match_of_fresh), MPIS_SUCCESS, "a match of the other one");
+  expect_equal(MPIS_Imatch(&fresh, &match_of_fresh), MPIS_INVALID_REQUEST_STATE, "a second match that begins");
+  expect_equal(MPIS_Request_free(&match_of_fresh), MPIS_SUCCESS, "the end of a match");
+  expect_equal(MPIS_Request_free(&fresh), MPIS_SUCCESS, "the end of a request whose match has begun");
   std::array<MPIS_Request, 3> twice{requests[1], requests[0], requests[0]};
   expect_equal(MPIS_Enqueue_startall(order.queue, 3, twice.data()), MPIS_INVALID_REQUEST_STATE, "one twice");
   expect_equal(start(), MPIS_SUCCESS, "a start");
@@ -97,6 +110,68 @@ void run_timeout() {
   expect_equal(MPIS_Request_free(&request), MPIS_SUCCESS, "its end");
 }
 
+/// As before, for a match of two requests, of which one is matched when the other has timed out.
+void run_timeout_of_one() {
+  Order order;
+  const int peer = 1 - world_rank();
+  std::array<int, 2> values{world_rank(), world_rank() + 10};
+  std::vector<MPIS_Request> requests(2);
+  const auto match_until_ready = [](int count, MPIS_Request* some) {
+    int code = MPIS_NOT_READY;
+    while (code == MPIS_NOT_READY) code = MPIS_Matchall(count, some, MPI_STATUSES_IGNORE);
+    expect_equal(code, MPIS_SUCCESS, "a match that was tried again");
+  };
+  if (world_rank() == 0) {
+    for (int i : {0, 1})
+      requests[static_cast<std::size_t>(i)] = receive_of(&values.at(static_cast<std::size_t>(i)), 1, peer, i);
+    int matched = 0;
+    while (matched == 0) {
+      expect_equal(MPIS_Matchall(2, requests.data(), MPI_STATUSES_IGNORE), MPIS_NOT_READY, "a match of one in two");
+      MPIS_Is_matched(requests.data(), &matched);
+    }
+  } else {
+    requests[0] = send_of(values.data(), 1, peer, 0);
+    match_until_ready(1, requests.data());
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (world_rank() == 1) {
+    requests[1] = send_of(&values[1], 1, peer, 1);
+    match_until_ready(1, &requests[1]);
+  } else {
+    match_until_ready(2, requests.data());
+    expect_equal(MPIS_Match(requests.data(), MPI_STATUS_IGNORE), MPIS_INVALID_REQUEST_STATE, "a match behind it");
+  }
+  order.start_all(requests);
+  order.wait_all();
+  order.wait();
+  expect(values[0] == 1 && values[1] == 11, "messages after a match that was tried again");
+  free_all(requests);
+}
+
+/// With a short SLUICE_TIMEOUT: of two sends that no receive has taken in time none is taken later, in the place of
+/// those of the next step.
+void run_timeout_of_sends() {
+  Order order;
+  const int peer = 1 - world_rank();
+  std::array<int, 2> values{-7, -7};
+  std::vector<MPIS_Request> requests;
+  for (std::size_t i : {0U, 1U})
+    requests.push_back(world_rank() == 0 ? send_of(&values.at(i), 1, peer, static_cast<int>(i))
+                                         : receive_of(&values.at(i), 1, peer, static_cast<int>(i)));
+  match_all(requests);
+  const auto step = [&] {
+    order.start_all(requests);
+    order.wait_all();
+    return MPIS_Queue_wait(order.queue);
+  };
+  if (world_rank() == 0) expect_equal(step(), MPI_ERR_OTHER, "sends that nobody receives");
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (world_rank() == 0) values = {42, 43};
+  expect_equal(step(), MPI_ERR_OTHER, "messages whose sends have timed out");
+  if (world_rank() == 1) expect(values[0] == -7 && values[1] == -7, "a message of another step");
+  free_all(requests);
+}
+
 /// A stream that waits for a message of a rank that dies.
 void run_killed() {
   int value = 0;
@@ -111,6 +186,36 @@ void run_killed() {
   MPIS_Enqueue_waitall(queue);
   const int met = MPIS_Queue_wait(queue);
   leave(met == MPI_ERR_OTHER && MPIS_Queue_wait(queue) == MPIS_SUCCESS);
+}
+
+/// A rank dies at an instant that is drawn, between messages or in one. MPIS_TEST_SEED takes a seed back.
+void run_killed_any() {
+  const char* const given = std::getenv("MPIS_TEST_SEED");
+  const unsigned seed = given == nullptr ? std::random_device{}() : static_cast<unsigned>(std::atoi(given));
+  std::vector<int> in(20000);
+  std::vector<int> out(20000);
+  MPIS_Queue queue = MPIS_QUEUE_NULL;
+  MPIS_Queue_init(&queue, THREAD, nullptr);
+  const int peer = 1 - world_rank();
+  std::vector<MPIS_Request> requests{receive_of(in.data(), 20000, peer), send_of(out.data(), 20000, peer),
+                                     receive_of(in.data(), 1, peer, 1), send_of(out.data(), 1, peer, 1)};
+  match_all(requests);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (world_rank() == 1) {
+    std::printf("MPIS_TEST_SEED=%u\n", seed);
+    std::fflush(stdout);
+    std::thread([seed] {
+      std::this_thread::sleep_for(std::chrono::microseconds(std::mt19937(seed)() % 100000));
+      raise(SIGKILL);
+    }).detach();
+  }
+  int met = MPIS_SUCCESS;
+  while (met == MPIS_SUCCESS) {
+    MPIS_Enqueue_startall(queue, 4, requests.data());
+    MPIS_Enqueue_waitall(queue);
+    met = MPIS_Queue_wait(queue);
+  }
+  leave(met == MPI_ERR_OTHER);
 }
 
 /// A match with a rank that dies before it makes it.

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls that Cray's dialect refuses, and failures.
+#include <chrono>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <thread>
 
 #include "tests/mpix/cray_queue.hpp"
 #include "tests/mpix/programs.hpp"
@@ -124,6 +129,105 @@ void run_cray_stopped() {
   queue.receive(in, world_rank(), 1);
   queue.start_and_wait();
   queue.wait();
+}
+
+/// The stream of rank 0 stops before the start of a message, or behind it: the program learns it from the request, the
+/// peer from its own wait, and no bytes land any more.
+void run_cray_dropped() {
+  constexpr int kCrayInts = 100000;  // more than a lane holds
+  const int peer = 1 - world_rank();
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  const auto stop = [](void*) { return 1; };
+  for (const int tag : {0, 1, 2, 3}) {
+    const bool receives = (tag % 2 == 0) == (world_rank() == 0);
+    const bool started = tag < 2;
+    CrayQueue queue;
+    CrayQueue other;
+    std::vector<int> buffer = poisoned(kCrayInts);
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (receives)
+      MPIX_Enqueue_recv(buffer.data(), kCrayInts, MPI_INT, peer, tag, queue.queue, &request);
+    else
+      MPIX_Enqueue_send(buffer.data(), kCrayInts, MPI_INT, peer, tag, queue.queue, &request);
+    if (world_rank() == 0 && !started) sluice_host_stream_run(queue.stream, stop, nullptr);
+    queue.start();
+    if (world_rank() == 0) {
+      if (started) {
+        sluice_host_stream_run(queue.stream, stop, nullptr);
+        queue.wait_on_stream();
+      }
+      expect(sluice_host_stream_synchronize(queue.stream, SLUICE_FOREVER) != SLUICE_OK, "a stream that has stopped");
+      int complete = request == MPI_REQUEST_NULL ? 1 : 0;
+      if (complete == 0) MPI_Test(&request, &complete, MPI_STATUS_IGNORE);
+      expect_equal(complete, 1, "the request of a message that a stream has dropped");
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (world_rank() != 0) {
+      for (int& value : buffer) value = receives ? value : 5;
+      queue.wait_on_stream();
+    }
+    std::vector<int> sent{world_rank()};
+    std::vector<int> received = poisoned(1);
+    other.send(sent, peer, 10 + tag);
+    other.receive(received, peer, 10 + tag);
+    other.start_and_wait();
+    other.wait();
+    expect_equal(received[0], peer, "a message of another queue");
+    expect_equal(code_of_end(queue), MPI_ERR_OTHER, "a message that one of its streams has dropped");
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (receives && world_rank() == 0) expect(buffer == poisoned(kCrayInts), "a buffer that was given up");
+  }
+}
+
+/// One thread waits for a message in MPI, which calls the library back, while another one uses tags for the first time.
+void run_cray_threads() {
+  CrayQueue waiting;
+  CrayQueue opening;
+  CrayQueue last;
+  std::vector<int> in = poisoned(1);
+  const std::vector<int> out{5};
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPIX_Enqueue_recv(in.data(), 1, MPI_INT, world_rank(), 999, waiting.queue, &request);
+  waiting.start();
+  std::thread waits([&request] { MPI_Wait(&request, MPI_STATUS_IGNORE); });
+  for (int tag = 0; tag < 300; ++tag) opening.send(out, world_rank(), tag);
+  last.send(out, world_rank(), 999);
+  last.start_and_wait();
+  waits.join();
+  waiting.wait();
+  last.wait();
+}
+
+/// A rank dies at an instant that is drawn, between messages or in one. MPIX_TEST_SEED takes a seed back.
+void run_cray_killed_any() {
+  const char* const given = std::getenv("MPIX_TEST_SEED");
+  const unsigned seed = given == nullptr ? std::random_device{}() : static_cast<unsigned>(std::atoi(given));
+  CrayQueue queue;
+  std::vector<int> in = poisoned(20000);
+  std::vector<int> out = poisoned(20000);
+  const auto step = [&] {
+    queue.send(out, next_rank());
+    queue.receive(in, rank_before());
+    queue.start_and_wait();
+  };
+  step();
+  queue.wait();
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (world_rank() == 1) {
+    std::printf("MPIX_TEST_SEED=%u\n", seed);
+    std::fflush(stdout);
+    std::thread([seed] {
+      std::this_thread::sleep_for(std::chrono::microseconds(std::mt19937(seed)() % 100000));
+      raise(SIGKILL);
+    }).detach();
+  }
+  int met = MPI_SUCCESS;
+  while (met == MPI_SUCCESS) {
+    for (int i = 0; i < 10; ++i) step();
+    met = code_of_end(queue);
+  }
+  leave(met == MPI_ERR_OTHER);
 }
 
 /// A stream that waits for a message of a rank that has died before any was exchanged.

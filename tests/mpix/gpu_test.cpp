@@ -59,6 +59,18 @@ TEST(MpixGpu, on_cuda_streams_that_wait_memory_is_freed_later) { expect_passed_o
 TEST(MpixGpu, on_cuda_streams_of_a_gpu_that_has_failed_messages_fail) {
   expect_passed_on_gpu(1, "gpu_failed", "SLUICE_TIMEOUT=1h");
 }
+TEST(MpixGpu, on_cuda_streams_requests_start_behind_one_that_has_failed) {
+  expect_passed_on_gpu(2, "gpu_start_fails", "MPIS_TEST_STREAM=cuda SLUICE_TIMEOUT=4s");
+}
+TEST(MpixGpu, on_cuda_streams_a_match_that_fails_hides_no_older_failure) {
+  expect_passed_on_gpu(2, "gpu_two_failures", "MPIS_TEST_STREAM=cuda SLUICE_TIMEOUT=1s");
+}
+TEST(MpixGpu, on_cuda_streams_requests_that_are_freed_hold_up_no_host) {
+  expect_passed_on_gpu(1, "gpu_freed_started", "MPIS_TEST_STREAM=cuda");
+}
+TEST(MpixGpu, on_cuda_streams_a_barrier_is_matched_once_its_peers_have_matched_it) {
+  expect_passed_on_gpu(2, "gpu_late_barrier", "MPIS_TEST_STREAM=cuda SLUICE_CONNECT_TIMEOUT=3s");
+}
 TEST(MpixGpu, on_cuda_streams_kernels_may_wait) {
   expect_passed_on_gpu(2, "halo m_halo", std::string("SLUICE_GPU_WAITS=kernel EMUCUDA_KERNELS=") + EMUCUDA_KERNELS);
 }

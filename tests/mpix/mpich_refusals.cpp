@@ -75,6 +75,39 @@ void run_mpich_truncation() {
   order.handle = MPIX_STREAM_NULL;
 }
 
+/// The stream of rank 1 stops before an allreduce: no rank waits for it for ever, and none gets a sum, nor from later
+/// ones of this size. Those of another size go on.
+void run_mpich_dropped() {
+  StreamComm order;
+  const int sum = world_size() * (world_size() + 1) / 2;
+  std::vector<int> values;
+  const auto allreduce = [&](int count) {
+    values.assign(3, world_rank() + 1);
+    expect_equal(MPIX_Allreduce_enqueue(MPI_IN_PLACE, values.data(), count, MPI_INT, MPI_SUM, order.comm), MPI_SUCCESS,
+                 "an allreduce");
+  };
+  allreduce(2);
+  order.wait();
+  expect_equal(values[0], sum, "a sum");
+  if (world_rank() == 1)
+    sluice_host_stream_run(
+        order.stream, [](void*) { return 1; }, nullptr);
+  allreduce(2);
+  if (world_rank() == 1)
+    expect(sluice_host_stream_synchronize(order.stream, SLUICE_FOREVER) != SLUICE_OK, "a stream that has stopped");
+  else
+    order.wait();
+  expect_equal(values[0], world_rank() + 1, "a sum that one rank has dropped");
+  allreduce(2);
+  order.wait();
+  expect_equal(values[0], world_rank() + 1, "a sum behind one that was dropped");
+  allreduce(3);
+  order.wait();
+  expect_equal(values[0], sum, "a sum of another size");
+  expect_equal(MPIX_Stream_free(&order.handle), MPI_ERR_OTHER, "sums that one rank has dropped");
+  order.handle = MPIX_STREAM_NULL;
+}
+
 /// With a short SLUICE_CONNECT_TIMEOUT: rank 1 calls for an allreduce before rank 0 does, and then again.
 void run_mpich_late() {
   StreamComm order;

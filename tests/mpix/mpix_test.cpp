@@ -48,6 +48,16 @@ TEST(MpixCray, a_message_that_does_not_fit_is_an_error_and_the_next_arrives) { e
 TEST(MpixCray, a_wait_ends_and_gives_the_buffer_back) { expect_passed(2, "timeout", "SLUICE_TIMEOUT=300ms"); }
 TEST(MpixCray, a_stream_that_has_stopped_leaves_no_wait_behind) { expect_passed(1, "stopped"); }
 
+TEST(MpixCray, what_a_stopped_stream_drops_fails_at_the_peer_too) { expect_passed(2, "dropped", "SLUICE_TIMEOUT=1h"); }
+TEST(MpixCray, a_thread_may_wait_while_another_uses_new_tags) { expect_passed(1, "threads", "MPIX_TEST_THREADS=1"); }
+
+TEST(MpixCray, waits_end_when_a_peer_dies_at_any_instant) {
+  for (int i = 0; i < 5; ++i) {
+    const Ended ended = run_ranks(2, "killed_any", "SLUICE_TIMEOUT=1h", true);
+    EXPECT_NE(ended.output.find("the peer is lost"), std::string::npos) << ended.output;
+  }
+}
+
 TEST(MpixCray, waits_end_when_a_peer_dies) {
   for (const char* const name : {"killed", "killed_early"}) {
     const Ended ended = run_ranks(2, name, "SLUICE_TIMEOUT=1h", true);
@@ -79,6 +89,7 @@ TEST(MpixMpich, duplicates_keep_the_stream) { expect_passed(3, "m_communicators"
 TEST(MpixMpich, statuses_are_written_by_the_stream) { expect_passed(2, "m_statuses"); }
 TEST(MpixMpich, wrong_arguments_and_wildcards_are_refused) { expect_passed(2, "m_arguments", "SLUICE_GPUS=none"); }
 TEST(MpixMpich, a_message_that_does_not_fit_is_an_error) { expect_passed(2, "m_truncation"); }
+TEST(MpixMpich, an_allreduce_that_one_rank_drops_ends_at_all) { expect_passed(3, "m_dropped", "SLUICE_TIMEOUT=1h"); }
 TEST(MpixMpich, an_allreduce_may_be_called_again_after_a_timeout) {
   expect_passed(2, "m_late", "SLUICE_CONNECT_TIMEOUT=2s");
 }

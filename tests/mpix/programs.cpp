@@ -22,8 +22,11 @@ int run_mpix_programs(int argc, char** argv, int first) {
       {"truncation", run_cray_truncation},
       {"timeout", run_cray_timeout},
       {"stopped", run_cray_stopped},
+      {"dropped", run_cray_dropped},
+      {"threads", run_cray_threads},
       {"killed", run_cray_killed},
       {"killed_early", run_cray_killed_early},
+      {"killed_any", run_cray_killed_any},
       {"m_pair", run_mpich_pair},
       {"m_halo", run_mpich_halo},
       {"m_meanwhile", run_mpich_meanwhile},
@@ -34,6 +37,7 @@ int run_mpix_programs(int argc, char** argv, int first) {
       {"m_progress", run_mpich_progress},
       {"m_arguments", run_mpich_arguments},
       {"m_truncation", run_mpich_truncation},
+      {"m_dropped", run_mpich_dropped},
       {"m_late", run_mpich_late},
 #ifdef WITH_CUDA
       {"gpu_memory", run_gpu_memory},
@@ -45,6 +49,10 @@ int run_mpix_programs(int argc, char** argv, int first) {
       {"gpu_freed", run_gpu_freed},
       {"gpu_failed", run_gpu_failed},
       {"gpu_refused", run_gpu_refused},
+      {"gpu_start_fails", run_gpu_start_fails},
+      {"gpu_two_failures", run_gpu_two_failures},
+      {"gpu_freed_started", run_gpu_freed_started},
+      {"gpu_late_barrier", run_gpu_late_barrier},
 #endif
   };
   const bool threads = std::getenv("MPIX_TEST_THREADS") != nullptr;

@@ -22,8 +22,11 @@ void run_cray_arguments();
 void run_cray_truncation();
 void run_cray_timeout();
 void run_cray_stopped();
+void run_cray_dropped();
+void run_cray_threads();
 void run_cray_killed();
 void run_cray_killed_early();
+void run_cray_killed_any();
 // mpich_exchanges.cpp
 void run_mpich_pair();
 void run_mpich_halo();
@@ -37,7 +40,13 @@ void run_mpich_progress();
 // mpich_refusals.cpp
 void run_mpich_arguments();
 void run_mpich_truncation();
+void run_mpich_dropped();
 void run_mpich_late();
+// advance_on_gpu.cpp
+void run_gpu_start_fails();
+void run_gpu_two_failures();
+void run_gpu_freed_started();
+void run_gpu_late_barrier();
 // on_gpu.cpp
 void run_gpu_memory();
 void run_gpu_requests();

@@ -46,11 +46,13 @@ TEST(Rivals, all_are_those_that_can_run) {
   EXPECT_TRUE(rivals_for(against({"none"}), &Rival::latency).empty());
 }
 
-TEST(Rivals, that_copy_with_both_ranks_are_for_memory_that_cannot_be_mapped) {
+TEST(Rivals, of_memory_that_cannot_be_mapped_are_for_it_alone) {
   EXPECT_FALSE(offered("shared_copy", against({"all"})));
+  EXPECT_FALSE(offered("two_copies", against({"all"})));
   Options options = against({"all"});
   options.memory = MemoryChoice::user;
   EXPECT_TRUE(offered("shared_copy", options));
+  EXPECT_TRUE(offered("two_copies", options));
   options.backend = "ofi:tcp";
   EXPECT_FALSE(offered("shared_copy", options));
 }

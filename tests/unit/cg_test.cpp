@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -66,6 +67,26 @@ TEST(Cg, iterations_beyond_rounding_change_nothing) {
   const Solution after = run<2>(2, of_box(9, 8, 1, 5000));
   EXPECT_LE(after.true_residual.value(), 1e-8);
   for (const double cell : after.cells) ASSERT_TRUE(std::isfinite(cell));
+}
+
+/// The stream still has iterations to do.
+TEST(Cg, what_the_stream_uses_outlives_it_when_a_rank_throws) {
+  apps::serial();
+  Options options = of_box(512, 512, 1, 20);
+  options.common.stream = apps::StreamKind::host;
+  const int code = sluice::run_threads(1, [&](sluice::Context& context) {
+    Simulation<2, Kokkos::Serial> simulation(context, options.common, setup(options), Laplacian<2>{}, apps::serial());
+    try {
+      Method<2, Kokkos::Serial> method(simulation, options.problem());
+      simulation.start();
+      method.begin();
+      for (Index i = 0; i < options.iterations; ++i) method.iterate();
+      throw std::runtime_error("of the test");
+    } catch (const std::runtime_error& thrown) {
+      EXPECT_STREQ(thrown.what(), "of the test");
+    }
+  });
+  EXPECT_EQ(code, 0);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <stdexcept>
 
 namespace channel_flow {
 namespace {
@@ -37,6 +38,25 @@ TEST(ChannelFlow, velocity_is_the_serial_one_and_free_of_divergence) {
       });
       ASSERT_EQ(code, 0);
     }
+}
+
+/// The stream still has steps to do.
+TEST(ChannelFlow, what_the_stream_uses_outlives_it_when_a_rank_throws) {
+  Options options;
+  options.nx = options.ny = options.nz = 48;
+  options.slabs = 2;
+  options.common.stream = apps::StreamKind::host;
+  const int code = sluice::run_threads(1, [&](sluice::Context& context) {
+    try {
+      Solver solver(context, options);
+      solver.start();
+      for (Index step = 0; step < 3; ++step) solver.step();
+      throw std::runtime_error("of the test");
+    } catch (const std::runtime_error& thrown) {
+      EXPECT_STREQ(thrown.what(), "of the test");
+    }
+  });
+  EXPECT_EQ(code, 0);
 }
 
 }  // namespace

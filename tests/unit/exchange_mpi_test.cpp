@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// An exchange by MPI of a rank with itself.
+// Exchanges by MPI of a rank with itself.
 #include "apps/common/exchange.hpp"
+#include "apps/common/mpi_world.hpp"
+#include "apps/common/stream_collective.hpp"
+#include "apps/common/usage_error.hpp"
 
 #include <gtest/gtest.h>
 #include <mpi.h>
 
 #include <cstddef>
 #include <cstring>
+#include <limits>
 
 namespace apps {
 namespace {
@@ -51,6 +55,35 @@ TEST_P(ExchangeMpi, ends_between_wait_and_release) {
     exchange.put();
     exchange.wait();
   });
+}
+
+TEST_P(ExchangeMpi, of_groups_share_a_communicator) {
+  const int code = sluice::run_threads(1, [](sluice::Context& context) {
+    const sluice::Memory out = context.allocate(kBytes);
+    const sluice::Memory in = context.allocate(kBytes);
+    const GroupBlocks blocks{{{0, 0, out.all()}}, {{0, 0, in.all()}}};
+    const auto one = make_mpi_alltoall(blocks, GetParam());
+    const auto group = shared_group({0});
+    const auto users = group.use_count();
+    const auto other = make_mpi_alltoall(blocks, GetParam());
+    EXPECT_EQ(group.use_count(), users + 1);
+    for (int round = 1; round <= 3; ++round) {
+      for (StreamCollective* const exchange : {one.get(), other.get()}) {
+        std::memset(out.data(), round, kBytes);
+        std::memset(in.data(), 0, kBytes);
+        exchange->start();
+        exchange->wait();
+        EXPECT_EQ(std::memcmp(out.data(), in.data(), kBytes), 0);
+      }
+    }
+  });
+  EXPECT_EQ(code, 0);
+}
+
+TEST_P(ExchangeMpi, refuses_counts_that_are_no_ints) {
+  constexpr unsigned long long kMost = std::numeric_limits<int>::max();
+  EXPECT_NO_THROW(check_counts(MPI_COMM_SELF, kMost, "an exchange", "numbers"));
+  EXPECT_THROW(check_counts(MPI_COMM_SELF, kMost + 1, "an exchange", "numbers"), UsageError);
 }
 
 INSTANTIATE_TEST_SUITE_P(Requests, ExchangeMpi, testing::Values(MpiRequests::each_time, MpiRequests::persistent),

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <complex>
 #include <cstddef>
+#include <stdexcept>
 #include <vector>
 
 namespace fft {
@@ -44,6 +45,26 @@ TEST(Fft, transform_is_that_of_the_definition_and_its_inverse_gives_the_cells_ba
       });
       ASSERT_EQ(code, 0);
     }
+}
+
+/// The stream still transforms lines and packs them.
+TEST(Fft, what_the_stream_uses_outlives_it_when_a_rank_throws) {
+  Options options = box(64, 64, 64, 2);
+  options.common.stream = apps::StreamKind::host;
+  const int code = sluice::run_threads(1, [&](sluice::Context& context) {
+    try {
+      Solver solver(context, options);
+      solver.set_initial();
+      for (int step = 0; step < 3; ++step) {
+        solver.forward();
+        solver.backward();
+      }
+      throw std::runtime_error("of the test");
+    } catch (const std::runtime_error& thrown) {
+      EXPECT_STREQ(thrown.what(), "of the test");
+    }
+  });
+  EXPECT_EQ(code, 0);
 }
 
 TEST(Pencils, each_cell_is_of_one_rank_along_each_axis) {

@@ -87,20 +87,18 @@ TEST(Footprint, of_sums_is_what_their_schedules_have) {
 TEST(Footprint, of_exchanges_is_what_their_schedules_have) {
   for (const int p : kFootprintRanks) {
     for (const std::size_t bytes : kFootprintSizes) {
-      for (const std::size_t eager : {std::size_t{512}, kEager})
-        expect_equal(puts_footprint(p, bytes, eager),
-                     counted(p,
-                             [&](Schedule& schedule, collectives::Place from, collectives::Place to) {
-                               schedule.eager_exchange = eager;
-                               std::vector<collectives::Part> sends;
-                               std::vector<collectives::Part> receives;
-                               for (Rank rank = 0; rank < p; ++rank) {
-                                 sends.push_back({rank, 0, from, bytes});
-                                 receives.push_back({rank, 0, to, bytes});
-                               }
-                               exchange(schedule, sends, receives);
-                             }),
-                     p, bytes);
+      expect_equal(puts_footprint(p, bytes),
+                   counted(p,
+                           [&](Schedule& schedule, collectives::Place from, collectives::Place to) {
+                             std::vector<collectives::Part> sends;
+                             std::vector<collectives::Part> receives;
+                             for (Rank rank = 0; rank < p; ++rank) {
+                               sends.push_back({rank, 0, from, bytes});
+                               receives.push_back({rank, 0, to, bytes});
+                             }
+                             exchange(schedule, sends, receives);
+                           }),
+                   p, bytes);
       const auto ranks = static_cast<std::size_t>(p);
       std::vector<Share> shares(ranks);
       for (std::size_t i = 0; i < ranks; ++i) shares[i] = {bytes / ranks * i, bytes / ranks};

@@ -90,7 +90,6 @@ double walked(int p, Make make) {
   std::vector<Schedule> ranks;
   for (Rank rank = 0; rank < p; ++rank) {
     ranks.emplace_back(rank, p);
-    ranks.back().eager_exchange = Model(costs()).eager_exchange();
     make(ranks.back(), ranks.back().user(Slice()), ranks.back().user(Slice()));
   }
   const Walk walk(ranks);
@@ -147,6 +146,12 @@ TEST(Model, closed_forms_of_exchanges_are_near_the_times_of_their_schedules) {
         }
         exchange(rank, sends, receives);
       });
+      near("puts in place", model.puts(p, bytes, true), [&](Schedule& rank, Place from, Place) {
+        std::vector<Part> blocks;
+        for (Rank peer = 0; peer < p; ++peer)
+          if (peer != rank.rank) blocks.push_back({peer, 0, from, bytes});
+        exchange(rank, blocks, blocks, true);
+      });
       const std::vector<Share> shares = equal_shares(p, bytes);
       if (bytes / static_cast<std::size_t>(p) < 8) continue;
       near("allreduce by shares", model.shared_allreduce(p, bytes),
@@ -174,32 +179,6 @@ TEST(Model, a_level_of_a_tree_takes_what_its_fan_out_costs) {
           1e-3);
     }
   }
-}
-
-TEST(Model, copies_what_is_exchanged_while_a_copy_costs_less_than_being_tied_to_the_peer) {
-  EXPECT_EQ(Model(built_in().mapped).eager_exchange(), 1024U);
-  EXPECT_EQ(Model(built_in().network).eager_exchange(), kEager);
-  LogGP slow = built_in().mapped;
-  slow.copy = ByteCost({{0, 1e6, 0}});
-  EXPECT_EQ(Model(slow).eager_exchange(), 64U);
-}
-
-/// A message that is held back takes one message more at each end.
-TEST(Model, holds_back_what_goes_both_ways_earlier_than_what_goes_one_way) {
-  constexpr std::size_t kBetween = 2000;
-  const auto ends = [&](bool sends, bool receives, std::size_t bytes) {
-    Schedule schedule(0, 2);
-    schedule.eager_exchange = kBetween - 1;
-    const Part part{1, 0, schedule.user(Slice()), bytes};
-    const std::span<const Part> one(&part, 1);
-    exchange(schedule, sends ? one : std::span<const Part>(), receives ? one : std::span<const Part>());
-    return schedule.messages.size();
-  };
-  EXPECT_EQ(ends(true, true, kBetween - 1), 2U);
-  EXPECT_EQ(ends(true, true, kBetween), 4U);
-  EXPECT_EQ(ends(true, false, kBetween), 1U);
-  EXPECT_EQ(ends(false, true, kBetween), 1U);
-  EXPECT_EQ(ends(false, true, kEager + 1), 2U);
 }
 
 double cost_of(const Levels& levels, double c, double b) {
@@ -272,6 +251,17 @@ TEST(Model, alltoall_by_places_wins_with_small_blocks_on_many_nodes_and_puts_wit
   const Model between(built_in().network);
   EXPECT_LT(by_places(within, between, 16, 32, 8).total(), between.puts(512, 8).total());
   EXPECT_GT(by_leaders(within, between, 16, 32, 4096).total(), between.puts(512, 4096).total());
+}
+
+TEST(Model, sets_of_many_ranks_take_longer_than_sets_of_fewer) {
+  const Model within(built_in().mapped);
+  const Model between(built_in().network);
+  constexpr int kFew = 1 << 15;
+  constexpr int kMany = 1 << 16;
+  const auto time = [&](int size) { return by_leaders(within, between, 2, size, 8).total(); };
+  EXPECT_GT(time(kMany), 3 * time(kFew));
+  const auto with_groups = [&](int size) { return by_leaders_and_places(within, between, 2, 1, size, 8).total(); };
+  EXPECT_GT(with_groups(kMany), 3 * with_groups(kFew));
 }
 
 TEST(Model, parameters_are_read_as_they_are_written) {

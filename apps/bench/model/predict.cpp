@@ -124,7 +124,7 @@ std::vector<Scaled> scale_to(const Model& model, const MemoryCosts& costs, int r
   const double block = static_cast<double>(bytes);
   const double all = block * ranks;
   const int ways = model.best_ways(ranks);
-  const Way puts{"puts", model.puts(ranks, bytes), puts_footprint(ranks, bytes, model.eager_exchange())};
+  const Way puts{"puts", model.puts(ranks, bytes), puts_footprint(ranks, bytes)};
   return {scaled("barrier",
                  {fmt::format("dissemination, ways: {}", ways), model.dissemination(ranks, ways),
                   dissemination_footprint(ranks, ways)},

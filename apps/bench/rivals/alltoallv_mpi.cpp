@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An alltoall of uneven blocks by puts to windows of MPI, as in MPI Advance: between fences, or with a flush and a
 // barrier. (Namugwanya, Bienz, Dosanjh, Skjellum: "Optimized RMA-based MPI_Alltoallv Operations".)
-#include "apps/bench/harness/buffers.hpp"
-#include "apps/bench/harness/uneven.hpp"
+#include "apps/bench/harness/collective.hpp"
 #include "apps/bench/rivals/mpi.hpp"
 #include "apps/common/mpi_world.hpp"
 
@@ -17,17 +16,17 @@ namespace {
 class WindowAlltoallv : public Contender {
  public:
   WindowAlltoallv(const Workload& workload, bool by_fences)
-      : by_fences_(by_fences), size_(workload.context.size()),
-        from_(std::max<std::size_t>(1, uneven_sent(workload.context.rank(), size_, workload.bytes))) {
+      : workload_(workload), by_fences_(by_fences), size_(workload.context.size()),
+        from_(1 + bytes_of(workload).given) {
     const sluice::Rank own = workload.context.rank();
+    apps::check_counts(world_.communicator(), uneven_sent(own, size_, workload.bytes), "an alltoallv", "bytes");
     for (sluice::Rank to = 0; to < size_; ++to) {
       counts_.push_back(static_cast<int>(uneven_bytes(own, to, workload.bytes)));
       sources_.push_back(uneven_sent(own, to, workload.bytes));
       targets_.push_back(static_cast<MPI_Aint>(uneven_received(to, own, workload.bytes)));
     }
-    void* memory = nullptr;
-    const auto bytes = static_cast<MPI_Aint>(uneven_received(own, size_, workload.bytes));
-    MPI_Win_allocate(bytes, 1, MPI_INFO_NULL, world_.communicator(), &memory, &window_);
+    const auto bytes = static_cast<MPI_Aint>(bytes_of(workload).got);
+    MPI_Win_allocate(bytes, 1, MPI_INFO_NULL, world_.communicator(), &got_, &window_);
     if (!by_fences_) MPI_Win_lock_all(MPI_MODE_NOCHECK, window_);
   }
   ~WindowAlltoallv() override {
@@ -36,7 +35,11 @@ class WindowAlltoallv : public Contender {
   }
 
   double run(long count) override {
-    return timed_steps(count, [this] { by_fences_ ? between_fences() : flushed(); });
+    return timed_steps(count, [this] {
+      compute(workload_, from_.data(), turn_);
+      by_fences_ ? between_fences() : flushed();
+      read(workload_, got_, turn_++);
+    });
   }
 
  private:
@@ -60,6 +63,7 @@ class WindowAlltoallv : public Contender {
     MPI_Barrier(world_.communicator());
   }
 
+  const Workload workload_;
   const bool by_fences_;
   const int size_;
   apps::MpiWorld world_;
@@ -67,7 +71,9 @@ class WindowAlltoallv : public Contender {
   std::vector<int> counts_;
   std::vector<std::size_t> sources_;
   std::vector<MPI_Aint> targets_;
+  std::byte* got_ = nullptr;
   MPI_Win window_ = MPI_WIN_NULL;
+  unsigned turn_ = 0;
 };
 
 std::unique_ptr<Contender> make(const Workload& workload, bool by_fences) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives of MPI, which block the host.
-#include "apps/bench/harness/buffers.hpp"
-#include "apps/bench/harness/uneven.hpp"
+#include "apps/bench/harness/collective.hpp"
 #include "apps/bench/rivals/mpi.hpp"
 #include "apps/common/mpi_world.hpp"
 
@@ -16,8 +15,12 @@ namespace {
 class MpiCollective : public Contender {
  public:
   explicit MpiCollective(const Workload& workload)
-      : workload_(workload), from_(all_bytes()), to_(all_bytes()), count_(static_cast<int>(workload.bytes)) {
+      : workload_(workload), from_(1 + bytes_of(workload).given), to_(1 + bytes_of(workload).got),
+        count_(static_cast<int>(workload.bytes)) {
     const sluice::Rank own = workload.context.rank();
+    const auto [given, got] = bytes_of(workload);
+    const std::size_t offsets = workload.collective == Collective::alltoallv ? std::max(given, got) : 0;
+    apps::check_counts(world_.communicator(), std::max(workload.bytes, offsets), "a collective", "bytes");
     const bool owns = own % workload.sharers == 0;
     MPI_Comm_split(world_.communicator(), owns ? 0 : MPI_UNDEFINED, own, &owners_);
     for (sluice::Rank rank = 0; rank < workload.context.size(); ++rank) {
@@ -35,15 +38,16 @@ class MpiCollective : public Contender {
   }
 
   double run(long count) override {
-    return timed_steps(count, [this] { step(); });
+    return timed_steps(count, [this] {
+      const bool broadcast = workload_.collective == Collective::broadcast;
+      compute(workload_, from_.data(), turn_);
+      step(root_of(workload_, turn_));
+      read(workload_, (broadcast ? from_ : to_).data(), turn_);
+      ++turn_;
+    });
   }
 
  private:
-  std::size_t all_bytes() const {
-    return std::max<std::size_t>(64, (workload_.collective == Collective::alltoallv ? 2 : 1) * workload_.bytes *
-                                         static_cast<std::size_t>(workload_.context.size()));
-  }
-
   void sum(MPI_Comm among) {
     MPI_Allreduce(from_.data(), to_.data(), count_ / static_cast<int>(sizeof(double)), MPI_DOUBLE, MPI_SUM, among);
   }
@@ -55,14 +59,12 @@ class MpiCollective : public Contender {
     MPI_Barrier(world_.communicator());
   }
 
-  void step() {
+  void step(sluice::Rank root) {
     const MPI_Comm all = world_.communicator();
     switch (workload_.collective) {
       case Collective::barrier: MPI_Barrier(all); return;
       case Collective::allreduce: return workload_.sharers > 1 ? sum_of_owners() : sum(all);
-      case Collective::broadcast:
-        MPI_Bcast(from_.data(), count_, MPI_BYTE, turn_++ % 2 == 0 ? 0 : workload_.context.size() - 1, all);
-        return;
+      case Collective::broadcast: MPI_Bcast(from_.data(), count_, MPI_BYTE, root, all); return;
       case Collective::allgather:
         MPI_Allgather(from_.data(), count_, MPI_BYTE, to_.data(), count_, MPI_BYTE, all);
         return;

@@ -9,20 +9,28 @@ namespace {
 /// A message is released before the answer is sent, so that its credit can travel with the answer.
 class ProtocolPingPong : public Contender {
  public:
-  explicit ProtocolPingPong(const Workload& workload) : workload_(workload), protocol_(workload) {}
+  enum class Lands : std::uint8_t { in_slot, in_user_memory };
+
+  ProtocolPingPong(const Workload& workload, Lands lands) : workload_(workload), protocol_(workload) {
+    if (lands == Lands::in_user_memory) target_.emplace(workload.bytes + 1);
+  }
 
   double run(long count) override {
     return timed_ping_pong(
-        workload_, count, [this] { protocol_.put(workload_.bytes); },
-        [this] {
-          touch(workload_, protocol_.wait());
-          protocol_.release();
-        });
+        workload_, count, [this] { protocol_.put(workload_.bytes); }, [this] { receive(); });
   }
 
  private:
+  void receive() {
+    const std::byte* payload = protocol_.wait();
+    if (target_) payload = static_cast<const std::byte*>(std::memcpy(target_->data(), payload, workload_.bytes));
+    touch(workload_, payload);
+    protocol_.release();
+  }
+
   const Workload workload_;
   Protocol protocol_;
+  std::optional<Pages> target_;
 };
 
 /// Windows of messages, each of which the receiver releases, and an empty answer.
@@ -54,7 +62,10 @@ class ProtocolFlood : public Contender {
 }  // namespace
 
 std::unique_ptr<Contender> make_protocol_ping_pong(const Workload& workload) {
-  return std::make_unique<ProtocolPingPong>(workload);
+  return std::make_unique<ProtocolPingPong>(workload, ProtocolPingPong::Lands::in_slot);
+}
+std::unique_ptr<Contender> make_two_copies(const Workload& workload) {
+  return std::make_unique<ProtocolPingPong>(workload, ProtocolPingPong::Lands::in_user_memory);
 }
 std::unique_ptr<Contender> make_protocol_flood(const Workload& workload) {
   return std::make_unique<ProtocolFlood>(workload);

@@ -66,13 +66,14 @@ class Protocol {
   std::optional<Pages> user_source_;
   std::byte* source_ = nullptr;
   std::uint64_t sent_ = 0;
-  std::uint64_t credited_ =
-      0;                       // of the messages sent, those that the peer has released, as far as this rank has looked
-  std::uint64_t arrived_ = 0;  // messages of the peer, as far as this rank has looked
+  std::uint64_t credited_ = 0;  // of those sent, what the peer has released, as far as this rank has looked
+  std::uint64_t arrived_ = 0;   // messages of the peer, as far as this rank has looked
   std::uint64_t waited_ = 0;
 };
 
 std::unique_ptr<Contender> make_protocol_ping_pong(const Workload& workload);
 std::unique_ptr<Contender> make_protocol_flood(const Workload& workload);
+/// The ping-pong into malloc'ed memory, to which the receiver copies each message.
+std::unique_ptr<Contender> make_two_copies(const Workload& workload);
 
 }  // namespace bench

@@ -82,8 +82,9 @@ std::string why_no_floor(const Options& options) {
   return "is memory that both map, no rival of --backend " + other + ": it is for threads and shm";
 }
 
-std::string why_no_shared_copy(const Options& options) {
-  if (options.memory != MemoryChoice::user) return "is for --memory user: memory of the library needs one copy alone";
+std::string why_no_floor_of_user_memory(const Options& options) {
+  if (options.memory != MemoryChoice::user)
+    return "is for --memory user: memory of the library needs one copy, by one rank";
   return why_no_floor(options);
 }
 
@@ -186,10 +187,16 @@ const std::vector<Rival>& table() {
        .rate = make_protocol_flood},
       {.name = "shared_copy",
        .what = "the floor, but each rank copies half of the message; from memory that both map",
-       .why_not = why_no_shared_copy,
+       .why_not = why_no_floor_of_user_memory,
        .library = no_library,
        .expected = nowhere,
        .latency = make_shared_copy},
+      {.name = "two_copies",
+       .what = "protocol_floor, and the receiver copies each message out of its slot",
+       .why_not = why_no_floor_of_user_memory,
+       .library = no_library,
+       .expected = nowhere,
+       .latency = make_two_copies},
       {.name = "ofi_floor",
        .what = "fi_write, then fi_inject_write of a flag that the target polls in memory; both directly on libfabric",
        .why_not = why_no_ofi_floor<kFlag>,

@@ -58,11 +58,15 @@ int MPIX_Enqueue_send(const void* buffer, int count, MPI_Datatype datatype, int 
 int MPIX_Enqueue_recv(void* buffer, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
                       MPIX_Queue queue, MPI_Request* request);
 
-/// When the stream comes here, all that was enqueued on this queue since the last start may move. Returns at once.
+/// When the stream comes here, all that was enqueued on this queue since the last start may move. Returns at once. Up
+/// to 64 KiB with one peer, communicator and tag leave then, if the peer has enqueued a message with these, too. The
+/// rest moves while a stream of this process waits for any message, or the host in MPI_Test or MPI_Wait: do not wait on
+/// the host for something else that needs it.
 int MPIX_Enqueue_start(MPIX_Queue queue);
 /// Later work on the stream runs when all that was started on this queue since the last wait is complete, or has
-/// failed: when the peer has died, or after SLUICE_TIMEOUT. Then later messages with this peer, communicator and tag
-/// fail, too. Returns at once. The request of a message, or MPIX_Free_queue, tells the error.
+/// failed: when the peer has died, after SLUICE_TIMEOUT, or when a callable of the program has stopped the host stream
+/// of one of its ends. Then later messages with this peer, communicator and tag fail, too, at both ends. Returns at
+/// once. The request of a message, or MPIX_Free_queue, tells the error.
 int MPIX_Enqueue_wait(MPIX_Queue queue);
 
 #ifdef __cplusplus

@@ -51,7 +51,9 @@ int MPIX_Stream_free(MPIX_Stream* stream);
 int MPIX_Stream_comm_create(MPI_Comm comm, MPIX_Stream stream, MPI_Comm* newcomm);
 /// MPIX_STREAM_NULL for a communicator without a stream, and for one whose stream's handle was freed. `idx` is 0.
 int MPIX_Comm_get_stream(MPI_Comm comm, int idx, MPIX_Stream* stream);
-/// Do nothing: the thread of a host stream moves the messages. @return also MPI_ERR_ARG for a stream that does not
+/// Do nothing. When a stream comes to a send, up to 64 KiB with one peer, communicator and tag leave, if the peer has
+/// enqueued a message with these, too. The rest moves while a stream of this process waits for any message, and in
+/// MPIX_Stream_progress. @return also MPI_ERR_ARG for a stream that does not
 /// exist; MPIX_STREAM_NULL is legal
 int MPIX_Start_progress_thread(MPIX_Stream stream);
 int MPIX_Stop_progress_thread(MPIX_Stream stream);
@@ -75,7 +77,9 @@ int MPIX_Isend_enqueue(const void* buf, int count, MPI_Datatype datatype, int de
 int MPIX_Irecv_enqueue(void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
                        MPI_Request* request);
 /// Later work on the stream of the request runs when its message is complete, or has failed: when the peer has died, or
-/// after SLUICE_TIMEOUT. The request is used up, and not set to null. @return also MPI_ERR_REQUEST
+/// after SLUICE_TIMEOUT, or a callable of the program has stopped the host stream of one of its ends. Then later
+/// messages with this peer, communicator and tag fail, too, at both ends. The request is used up, and not set to null.
+/// @return also MPI_ERR_REQUEST
 int MPIX_Wait_enqueue(MPI_Request* request, MPI_Status* status);
 /// As MPIX_Wait_enqueue, for requests of one stream. Sets all to MPI_REQUEST_NULL. Null requests are legal.
 /// `array_of_statuses` may be MPI_STATUSES_IGNORE.
@@ -84,7 +88,8 @@ int MPIX_Waitall_enqueue(int count, MPI_Request array_of_requests[], MPI_Status*
 /// one count, datatype and operation blocks the host until rank 0 has called it, too. `sendbuf` may be MPI_IN_PLACE.
 /// The datatype and the operation are predefined. Sums, products, minima, maxima and bitwise operations on integers and
 /// floating-point numbers of 32 and 64 bits, and MPI_MINLOC and MPI_MAXLOC on C's pairs, run at any thread level,
-/// others with MPI_THREAD_MULTIPLE.
+/// others with MPI_THREAD_MULTIPLE. Each first call keeps two buffers of its size to MPI_Finalize. If an allreduce
+/// fails, as a message does, later ones of its communicator, count, datatype and operation fail, too, at all ranks.
 /// @return also MPI_ERR_OP; MPI_ERR_UNSUPPORTED_OPERATION for others
 int MPIX_Allreduce_enqueue(const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
                            MPI_Comm comm);

@@ -9,10 +9,13 @@
  * - Every function returns MPIS_SUCCESS, one of the codes below, or an error class of MPI, and throws nothing. A line
  *   on stderr says why. A call that is refused has changed nothing.
  * - MPI is initialised by MPI_Init or MPI_Init_thread, at any thread level: this library stands before both, and makes
- *   its context of all ranks there. MPI is called from threads of the program alone, inside of these functions.
+ *   its context of all ranks there. MPI is called from threads of the program alone, inside of these functions, but for
+ *   MPI_Reduce_local, which the thread of a host stream calls (see MPIS_Allreduce_init).
  * - Communicators are intracommunicators of processes that started together. Ranks are those of the communicator.
  * - A request and a queue are used by one thread at a time.
  * - Waits for a peer end when that peer dies, and after SLUICE_CONNECT_TIMEOUT (a match) or SLUICE_TIMEOUT (a stream).
+ * - A request that has failed stays failed, and the peer's fails with it: its stream's wait has lasted too long, or a
+ *   callable of the program has stopped the host stream in front of its start or its wait. It can only be freed.
  */
 #ifndef SLUICE_DIALECTS_MPIS_H
 #define SLUICE_DIALECTS_MPIS_H
@@ -81,25 +84,30 @@ int MPIS_Barrier_init(MPI_Comm comm, MPI_Info info, MPIS_Request* request);
 /// Collective over `comm`, in the same order at all ranks. The elements follow each other without gaps. `send_buffer`
 /// may be MPI_IN_PLACE. Sums, products, minima, maxima and bitwise operations on integers and floating-point numbers of
 /// 32 and 64 bits run on every stream; MPI_MINLOC and MPI_MAXLOC on C's pairs on host streams alone; other predefined
-/// operations and the program's own on host streams alone, and with MPI_THREAD_MULTIPLE.
+/// operations and the program's own on host streams alone, and with MPI_THREAD_MULTIPLE. Then the datatype and the
+/// operation must stay until the request is freed.
+/// @return also MPI_ERR_OP; MPIS_UNSUPPORTED_BEHAVIOR for pairs in a derived datatype
 int MPIS_Allreduce_init(const void* send_buffer, void* receive_buffer, int count, MPI_Datatype datatype, MPI_Op op,
                         MPI_Comm comm, MPI_Info info, MPIS_Request* request);
-/// Sets the request to MPIS_REQUEST_NULL. If it is started, it is freed when the stream has completed it. Else blocks
-/// until the peer no longer uses the buffer. A request that is null is legal.
+/// Sets the request to MPIS_REQUEST_NULL. If it is started, it is freed when the stream has completed it, on a GPU's
+/// stream in the MPIS_Queue_wait behind it. Else blocks until the peer no longer uses the buffer. A request that is
+/// null is legal.
 int MPIS_Request_free(MPIS_Request* request);
 int MPIS_Request_freeall(int count, MPIS_Request requests[]);
 
 /* Matching. The n-th request to a peer, with one tag and communicator, is matched with the peer's n-th, by the order of
  * these calls. It sends messages of MPI's with this tag on the communicator, as MPI Advance does: a receive of the
- * program with wildcards must not be under way there. Null requests are legal and do nothing. All need a queue, whose
- * kind of stream the request is then started on: of MPIS_Queue_match the one that is named, else the youngest. */
+ * program with wildcards must not be under way there. Null requests are legal and do nothing, but for MPIS_Is_matched,
+ * which refuses them. A match needs a queue, whose kind of stream the request is then started on: of MPIS_Queue_match
+ * the one that is named, else the youngest. On a GPU's stream, a match takes its place behind the work that is there,
+ * so it is complete at the peer once that work is. MPIS_Is_matched, MPIS_Wait and MPIS_Waitall need no queue. */
 
 /// Blocks until the peer has matched, too. Peers may match different requests in different orders: while it blocks, a
 /// request that is not matched yet takes part if it is the only one with its peer, tag and communicator. The status
 /// gets source, tag and count of the message; of a send, those of its peer.
-/// @return MPIS_NOT_READY after SLUICE_CONNECT_TIMEOUT: call it again. MPI_ERR_TRUNCATE at both ends if the message is
-///   longer than the buffer. MPIS_UNSUPPORTED_BEHAVIOR at both ends if one cannot serve the datatype.
-///   MPI_ERR_OTHER if the peer has died. After an error the request can only be freed.
+/// @return MPIS_NOT_READY after SLUICE_CONNECT_TIMEOUT: call it again, with the same requests. MPI_ERR_TRUNCATE at both
+///   ends if the message is longer than the buffer. MPIS_UNSUPPORTED_BEHAVIOR at both ends if one cannot serve the
+///   datatype. MPI_ERR_OTHER if the peer has died. After an error the request can only be freed.
 int MPIS_Match(MPIS_Request* request, MPI_Status* status);
 int MPIS_Matchall(int count, MPIS_Request requests[], MPI_Status statuses[]);
 /// Begins a match, and returns at once. MPIS_Wait or MPIS_Waitall of `match` completes it, or the first start.
@@ -117,6 +125,8 @@ int MPIS_Waitall(int count, MPIS_Request matches[], MPI_Status statuses[]);
 /// When the stream comes here, a send may read its buffer, and a receive may be given its bytes. Returns at once. On a
 /// GPU's stream the bytes of a send leave when the stream comes to MPIS_Enqueue_waitall, in the order of the starts:
 /// sends that wait for a receiver hold back those behind them.
+/// A start on another queue than the one before is ordered behind its completion by the program, for example by
+/// MPIS_Queue_wait. If a GPU's stream cannot start a request, MPIS_Queue_wait returns the error.
 /// @return MPIS_INVALID_REQUEST_STATE, also for a second start before MPIS_Enqueue_waitall; MPIS_UNSUPPORTED_BEHAVIOR
 ///   for a queue of another kind than that of the match
 int MPIS_Enqueue_start(MPIS_Queue queue, MPIS_Request* request);
@@ -124,6 +134,9 @@ int MPIS_Enqueue_start(MPIS_Queue queue, MPIS_Request* request);
 int MPIS_Enqueue_startall(MPIS_Queue queue, int count, MPIS_Request requests[]);
 /// Later work on the stream runs when all that was started on this queue since the last call is complete. Returns at
 /// once.
+///
+/// If a host stream comes to the start of a send before the receive has started, the message leaves at this wait. So a
+/// rank must not wait on the host, between the start and this call, for something that needs the message.
 int MPIS_Enqueue_waitall(MPIS_Queue queue);
 
 /* Memory that peers reach without a copy. */

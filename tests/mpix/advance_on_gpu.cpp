@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// MPI Advance's queues on streams of the emulated GPU, with the library's own sources: late peers and failures.
+#ifdef WITH_CUDA
+#include <array>
+#include <atomic>
+
+#include "tests/mpis/order.hpp"
+#include "tests/mpix/programs.hpp"
+
+using namespace stream_mpi_test;
+
+/// With a short SLUICE_TIMEOUT: a receive that has failed keeps none behind it from starting.
+void run_gpu_start_fails() {
+  Order order;
+  const int peer = 1 - world_rank();
+  std::array<int, 2> values{world_rank() == 1 ? 5 : -7, world_rank() == 1 ? 6 : -7};
+  std::vector<MPIS_Request> requests;
+  for (std::size_t i : {0U, 1U})
+    requests.push_back(world_rank() == 1 ? send_of(&values.at(i), 1, peer, static_cast<int>(i))
+                                         : receive_of(&values.at(i), 1, peer, static_cast<int>(i)));
+  match_all(requests);
+  if (world_rank() == 0) {
+    order.start(requests[0]);
+    order.wait_all();
+    expect_equal(MPIS_Queue_wait(order.queue), MPI_ERR_OTHER, "a message that nobody sends");
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (world_rank() == 0)
+    order.start_all(requests);
+  else
+    order.start(requests[1]);
+  order.wait_all();
+  const int met = MPIS_Queue_wait(order.queue);
+  if (world_rank() == 0) {
+    expect_equal(met, MPI_ERR_OTHER, "a start of a receive that has failed");
+    expect_equal(values[1], 6, "a message behind one that has failed");
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  free_all(requests);
+}
+
+/// With a short SLUICE_TIMEOUT: a match that fails returns its own failure, and the queue an older one of a message.
+void run_gpu_two_failures() {
+  Order order;
+  const int peer = 1 - world_rank();
+  std::array<int, 2> values{};
+  MPIS_Request late = world_rank() == 1 ? send_of(values.data(), 1, peer) : receive_of(values.data(), 1, peer);
+  match(late);
+  if (world_rank() == 0) {
+    order.start(late);
+    order.wait_all();
+    order.stream->wait();
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPIS_Request other = world_rank() == 1 ? send_of(values.data(), 2, peer, 1) : receive_of(values.data(), 1, peer, 1);
+  expect_equal(MPIS_Match(&other, MPI_STATUS_IGNORE), MPI_ERR_TRUNCATE, "a message that does not fit");
+  const int met = MPIS_Queue_wait(order.queue);
+  if (world_rank() == 0) expect_equal(met, MPI_ERR_OTHER, "a message that nobody sends");
+  MPI_Barrier(MPI_COMM_WORLD);
+  for (MPIS_Request* const request : {&late, &other})
+    expect_equal(MPIS_Request_free(request), MPIS_SUCCESS, "the end of a request");
+}
+
+/// Requests that are freed between start and wait do not hold up the host while the stream is.
+void run_gpu_freed_started() {
+  Order order;
+  int in = -7;
+  int out = 41;
+  std::vector<MPIS_Request> requests{receive_of(&in, 1, world_rank()), send_of(&out, 1, world_rank())};
+  match_all(requests);
+  std::atomic<bool> open = false;
+  order.run([&open] { open.wait(false); });
+  order.start_all(requests);
+  const double began = MPI_Wtime();
+  free_all(requests);
+  order.wait_all();
+  expect(MPI_Wtime() - began < 5, "a wait of the stream for requests that were freed");
+  open = true;
+  open.notify_all();
+  order.wait();
+  expect_equal(in, 41, "a message of requests that were freed");
+}
+
+/// With a short SLUICE_CONNECT_TIMEOUT: a barrier is matched when its peer has matched it, so its start does not wait.
+void run_gpu_late_barrier() {
+  Order order;
+  MPIS_Request barrier = MPIS_REQUEST_NULL;
+  expect_equal(MPIS_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &barrier), MPIS_SUCCESS, "a barrier");
+  if (world_rank() == 0)
+    expect_equal(MPIS_Match(&barrier, MPI_STATUS_IGNORE), MPIS_NOT_READY, "a barrier that no peer has matched");
+  MPI_Barrier(MPI_COMM_WORLD);
+  int code = MPIS_NOT_READY;
+  while (code == MPIS_NOT_READY) code = MPIS_Match(&barrier, MPI_STATUS_IGNORE);
+  expect_equal(code, MPIS_SUCCESS, "a barrier that all have matched");
+  order.start(barrier);
+  order.wait_all();
+  order.wait();
+  expect_equal(MPIS_Request_free(&barrier), MPIS_SUCCESS, "the end of a barrier");
+}
+#endif
