@@ -70,7 +70,8 @@ class Operation {
     return !items_.in_use() && take();
   }
   bool ended() const noexcept { return ended_.load(std::memory_order_acquire); }
-  /// Called by the thread of an item that has passed it: gives it up if it has ended and this was the last item.
+  /// Called by the thread of an item, behind `passed`: gives the operation up if its request was freed and no other
+  /// item has it.
   void give_up_if_last() noexcept {
     if (ended() && !items_.in_use() && take()) give_up();
   }

@@ -286,7 +286,7 @@ TEST_P(Segments, bytes_that_have_left_leave_their_source_free_though_the_receive
       [](SegmentSide&) { board().await(kGo, 1); });
 }
 
-/// Of memory of the library other parts may be known for other reasons.
+/// The memory is malloc'ed: the driver may know memory of the library already, since its words lie there.
 TEST_P(Segments, streams_of_gpus_may_use_the_buffer) {
   if (!GetParam().cuda) return;
   Case of_user = GetParam();
