@@ -155,8 +155,9 @@ constexpr Variable kTable[] = {
      "the profiler that is told of puts, waits and the like: nvtx, NVIDIA's; roctx, AMD's; none; or auto, the one "
      "that the program runs under"},
     {"SLUICE_BOUNCE_MAX", "512k", "size", set<&Env::bounce_max, size>,
-     "how many bytes of a part may lie in a bounce buffer, when the target cannot be mapped; the kernel copies the "
-     "rest, or if this is less than 16k, all of a larger part"},
+     "how many bytes of a part may lie in a bounce buffer, when the target cannot be mapped and the kernel may copy; "
+     "if "
+     "this is less than 16k, the kernel copies all of a larger part"},
     {"SLUICE_NONTEMPORAL_MIN", "16m", "size", set<&Env::nontemporal_min, size>,
      "the smallest copy that bypasses the cache"},
     {"SLUICE_KERNEL_PUT_MAX", "16k", "size", set<&Env::kernel_put_max, size>,

@@ -134,6 +134,8 @@ std::string who_owes(const WaitRecord& wait) {
     case Lack::opening: return not_opened(wait);
     case Lack::put: return not_put(wait);
     case Lack::release: return not_released(wait);
+    case Lack::copying:
+      return rank_text(wait.peer) + " has not ended its part of the copy of epoch " + std::to_string(wait.epoch);
     case Lack::letting_go:
       return rank_text(wait.peer) + " has not released the memory of tag " + std::to_string(wait.tag);
     case Lack::count:

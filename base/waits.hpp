@@ -28,6 +28,7 @@ enum class Lack : std::uint8_t {
   completion,  ///< the end of work of this rank's own: of a put, a release or a copy that is under way
   count,       ///< accesses of peers that raise the counter of a window
   notice,      ///< a notice that matches
+  copying,     ///< the end of the peer's part of a copy from this end's memory
   letting_go,  ///< the end of the peer's use of this end's memory
   room         ///< room in the queue of a host stream
 };

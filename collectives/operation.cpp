@@ -203,6 +203,7 @@ void Operation::enqueue(Stream stream, Work work) {
     if (capture_ == 0) enqueue_marker(stream);
   } catch (const device::GpuError& reason) {
     if (capture_ != 0) lose_graph(reason.what());
+    mark_behind_error(stream);
     break_off(reason.what());
     throw error(Code::transport, reason.what());
   } catch (const std::exception& reason) {
@@ -210,6 +211,7 @@ void Operation::enqueue(Stream stream, Work work) {
       state_ = State::idle;
       throw;
     }
+    mark_behind_error(stream);
     if (!fate_->failed()) break_off(reason.what());  // else the failure of a channel fails all of them
     state_ = State::broken;
     throw;
@@ -229,6 +231,15 @@ void Operation::enqueue_marker(Stream stream) {
   device::in_order(stream, [shared = shared_, marker = ++markers_](device::Lane lane) {
     device::raise(lane, shared->passed.word, marker, shared->passed.parking);
   });
+}
+
+/// The stream was given some of the steps, perhaps. If it refuses the marker too, closing never ends.
+void Operation::mark_behind_error(Stream stream) noexcept {
+  try {
+    enqueue_marker(stream);
+  } catch (const std::exception& reason) {
+    base::log(base::LogLevel::warn, name_ + ": " + reason.what());
+  }
 }
 
 bool Operation::await_markers(base::Limit& limit) {

@@ -81,6 +81,7 @@ class Operation {
   void finish_now();
   /// Enqueues a marker behind the steps. Once a stream has reached it, it uses nothing of this collective.
   void enqueue_marker(Stream stream);
+  void mark_behind_error(Stream stream) noexcept;
   bool await_markers(base::Limit& limit);
   bool shut(base::Limit& limit);
   /// Enqueues the steps of `start` or `wait` on the stream. An error in the middle breaks the collective, at all ranks.

@@ -65,6 +65,7 @@ struct Wait {
   base::Parking* parking = nullptr;
   std::uint64_t epoch = 0;     // for the log
   const char* what = nullptr;  // for the timeline; null: part of another slice
+  bool peer_copies = false;    // the peer does its part of a copy
 };
 
 /// One end of a channel, for its streams: its state, and functions to report failures.

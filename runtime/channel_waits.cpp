@@ -265,7 +265,8 @@ Clock::duration ChannelEnd::waited(const device::Wait& wait, Clock::duration so_
     return Clock::duration::zero();
   }
   const Clock::duration first = noted_after();
-  if (so_far >= first && note.due(Clock::now(), first)) note_wait(note, verb_of(wait.what, sends()), wait.epoch);
+  if (so_far >= first && note.due(Clock::now(), first))
+    note_wait(note, verb_of(wait.what, sends()), wait.epoch, wait.peer_copies);
   constexpr Clock::duration kRarest = std::chrono::seconds(5);
   const auto ask =
       std::min({Clock::duration(limit - so_far), base::step_of(limit), std::clamp(so_far, first, kRarest)});
@@ -320,10 +321,12 @@ base::WaitRecord ChannelEnd::record_of_wait(const char* verb) const noexcept {
   return record;
 }
 
-void ChannelEnd::note_wait(base::WaitNote& note, const char* verb, std::uint64_t epoch) const noexcept {
+void ChannelEnd::note_wait(base::WaitNote& note, const char* verb, std::uint64_t epoch,
+                           bool peer_copies) const noexcept {
   base::WaitRecord record = record_of_wait(verb);
   record.lack = base::Lack::opening;
-  if (connected()) std::tie(record.lack, record.epoch) = lacks(epoch);
+  if (connected())
+    std::tie(record.lack, record.epoch) = peer_copies ? std::pair(base::Lack::copying, epoch) : lacks(epoch);
   note.write(record);
   if (record.peer >= 0) services_->registry.ask(id);
 }

@@ -5,7 +5,6 @@
 #include <array>
 #include <cstring>
 
-#include "backends/shm/shared_copy.hpp"
 #include "device/copy.hpp"
 
 namespace sluice::backends::shm {
@@ -69,8 +68,8 @@ std::string not_mapped(const char* where, const std::string& obstacle) {
 /// The receiver's side: bounce slots, a whole number of lines apart. The memory is not touched before it is used.
 class BounceLanding final : public Landing {
  public:
-  BounceLanding(const Slots& target, Way way)
-      : Landing(kLandsInTarget, way), target_(target), stride_(stride_of(target.slot_bytes)),
+  BounceLanding(const Slots& target, Way way, pid_t peer)
+      : Landing(kLandsInTarget, way), target_(target), stride_(stride_of(target.slot_bytes)), peer_(peer),
         bounce_(device::allocate(stride_ * static_cast<std::size_t>(target.depth), false)) {
     if (way == Way::around) how_ = text({});
   }
@@ -130,7 +129,7 @@ class BounceLanding final : public Landing {
   std::byte* slot(std::uint64_t epoch) const { return bounce_->extent().data + target_.index(epoch) * stride_; }
   void take_shared(std::uint64_t epoch) const noexcept {
     std::byte* const at = slot(epoch);
-    (void)shared_copy_of(at).take(epoch, target_.at(epoch), at + kPayloadAt, target_.slot_bytes);
+    (void)shared_copy_of(at).take(epoch, target_.at(epoch), at + kPayloadAt, target_.slot_bytes, peer_);
   }
 
   std::string text(const std::string& obstacle) const {
@@ -143,13 +142,14 @@ class BounceLanding final : public Landing {
 
   Slots target_;
   std::size_t stride_;
+  pid_t peer_;
   std::optional<device::Allocation> bounce_;  // none: the peer maps the target
 };
 
 }  // namespace
 
-Landed land_around(const Slots& target, const Signal& signal, Landing::Way way, Sent& sent) {
-  auto landing = std::make_unique<BounceLanding>(target, way);
+Landed land_around(const Slots& target, const Signal& signal, Landing::Way way, pid_t peer, Sent& sent) {
+  auto landing = std::make_unique<BounceLanding>(target, way, peer);
   Key key = landing->key(signal, sent);
   return {std::move(landing), std::move(key)};
 }
@@ -177,7 +177,7 @@ bool BouncePut::bring(device::Lane lane, std::uint64_t epoch, Range part) {
   const bool shared = is_shared(lane, part);
   std::byte* const slot = target_.at(epoch);
   if (shared) {
-    if (!copy_with_peer(epoch, part)) return false;
+    if (!copy_with_peer(lane, epoch, part)) return false;
   } else if (!copy_(lane, watch_, slot + place_of(part.bytes), source_.at(epoch) + part.offset, part.bytes)) {
     return false;
   }
@@ -185,11 +185,14 @@ bool BouncePut::bring(device::Lane lane, std::uint64_t epoch, Range part) {
   return true;
 }
 
-bool BouncePut::copy_with_peer(std::uint64_t epoch, Range part) {
-  const CrossMemory target{kernel_.pid, kernel_.address + target_.index(epoch) * slot_bytes_ + part.offset};
+bool BouncePut::copy_with_peer(device::Lane lane, std::uint64_t epoch, Range part) {
   std::byte* const slot = target_.at(epoch);
-  return shared_copy_of(slot).put(epoch, part, source_.at(epoch) + part.offset, {slot + kPayloadAt, room_}, target,
-                                  watch_, *signal_.parking);
+  const std::size_t index = target_.index(epoch);
+  const SharedCopy::Places places{source_.at(epoch) + part.offset,
+                                  {slot + kPayloadAt, room_},
+                                  {kernel_.pid, kernel_.address + index * slot_bytes_ + part.offset}};
+  return shared_copy_of(slot).put(lane, epoch, part, places, {*ways_, turn_++, timed_.at(index)}, watch_,
+                                  *signal_.parking);
 }
 
 std::string BouncePut::describe() const {
@@ -203,19 +206,17 @@ std::string BouncePut::describe() const {
            copy_.describe();
   }
   if (copy_.on_gpu()) return "shm: the target cannot be mapped, so all goes through a bounce buffer" + copy_.describe();
-  const std::string room = std::to_string(room_);
-  if (room_ == slot_bytes_) {
-    return "shm: the target cannot be mapped, so all goes through a bounce buffer, which a peer that waits empties "
-           "meanwhile";
-  }
+  const std::string target = "shm: the target cannot be mapped, so ";
+  if (slot_bytes_ <= kLeastShared && room_ == slot_bytes_) return target + "all goes through a bounce buffer";
+  const std::string by_both = slot_bytes_ > kLeastShared ? ", of which a peer that waits does a part" : "";
   if (room_ < SharedCopy::kLeastPiece) {
-    return "shm: the target cannot be mapped, so parts up to " + room +
-           " bytes go through a bounce buffer, and larger ones by the kernel's cross-memory copy";
+    return target + "parts up to " + std::to_string(room_) +
+           " bytes go through a bounce buffer, and larger ones by the kernel's cross-memory copy" + by_both;
   }
-  return "shm: the target cannot be mapped, so up to " + room +
-         " bytes go through a bounce buffer, from which a peer that waits makes room for more, and others by the "
-         "kernel's "
-         "cross-memory copy";
+  return target + "parts up to " + std::to_string(kLeastShared) +
+         " bytes go through a bounce buffer, and larger ones too or by the kernel's cross-memory copy, as was faster "
+         "lately" +
+         by_both;
 }
 
 }  // namespace sluice::backends::shm

@@ -17,10 +17,13 @@ struct CrossMemory {
   pid_t pid = 0;
   std::uint64_t address = 0;
 
-  /// Copies by `call`, process_vm_readv or process_vm_writev. Whole, or the watch has failed and false is returned.
-  /// `offset`: from the place.
-  bool copy(decltype(&process_vm_readv) call, const std::byte* here, std::uint64_t offset, std::size_t bytes,
-            device::Watch& watch) const;
+  using Call = decltype(&process_vm_readv);
+  /// Copies by `call`, process_vm_readv or process_vm_writev. Returns 0; or why not all was copied: the number of an
+  /// error, or kNothing. `offset`: from the place.
+  int copy(Call call, const std::byte* here, std::uint64_t offset, std::size_t bytes) const noexcept;
+  static constexpr int kNothing = -1;  ///< the kernel copied nothing, and gave no reason
+  /// Whole, or the watch has failed and false is returned.
+  bool copy(Call call, const std::byte* here, std::uint64_t offset, std::size_t bytes, device::Watch& watch) const;
 };
 
 }  // namespace sluice::backends::shm

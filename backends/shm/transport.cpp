@@ -45,10 +45,10 @@ class ShmLink final : public OnHostLink {
   Landed land(const Slots& target, std::span<const Signal> signals) override {
     const Signal& signal = signals.front();
     if (target.slot_bytes != 0 && target.memory.segment == nullptr)
-      return land_around(target, signal, Landing::Way::around, sent_);
+      return land_around(target, signal, Landing::Way::around, pid_, sent_);
     if (target.slot_bytes != 0 && target.memory.driver != nullptr && !own_) {
       try {
-        return land_around(target, signal, Landing::Way::undecided, sent_);
+        return land_around(target, signal, Landing::Way::undecided, pid_, sent_);
       } catch (const std::exception& reason) {  // so many bytes the host may not have
         base::log(base::LogLevel::info, std::string("no way around a GPU's memory: ") + reason.what());
       }
@@ -82,7 +82,7 @@ class ShmLink final : public OnHostLink {
     if (target.bounced || !obstacle.value_or("").empty()) {
       return std::make_unique<BouncePut>(source, slots, target.slot_bytes, signal, watch, std::move(mapped),
                                          CrossMemory{target.address == 0 ? 0 : pid_, target.address},
-                                         settings_.bounce_max, std::move(obstacle));
+                                         settings_.bounce_max, ways_, std::move(obstacle));
     }
     return std::make_unique<MappedPut>(source, slots, signal, watch, std::move(mapped),
                                        "shm: copied by the stream into the target, which is mapped",
@@ -108,6 +108,7 @@ class ShmLink final : public OnHostLink {
   Settings settings_;
   bool own_;  // the peer is in this process, where its memory needs no mapping
   Mappings mappings_;
+  std::shared_ptr<FasterWay> ways_ = std::make_shared<FasterWay>();
   Sent sent_;
   std::set<std::uint64_t> told_;  // segments that cannot be mapped
 };

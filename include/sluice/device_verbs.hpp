@@ -198,8 +198,11 @@ SLUICE_DEVICE std::uint64_t await_source(const Out& out, std::uint64_t polls) {
   if (load_acquire(*out.credit) >= kPoison) return kFailed;
   const std::uint64_t next = out.count->begun + 1;
   if (!out.rings || next <= out.source_slots) return next;
-  const auto is_free = [&] { return load_acquire(*out.done) + out.source_slots >= next; };
-  return poll(polls, is_free) ? next : kTimedOut;
+  // What `done` counts may be given back once the end is closed.
+  const auto is_closed = [&] { return load_acquire(out.count->closed) != 0; };
+  const auto is_free = [&] { return load_acquire(*out.done) + out.source_slots >= next || is_closed(); };
+  if (!poll(polls, is_free)) return kTimedOut;
+  return is_closed() ? kClosed : next;
 }
 
 /// Waits for the next epoch and returns it. Otherwise returns kTimedOut (nothing has changed), or kClosed or kFailed

@@ -289,21 +289,28 @@ TEST_P(AnyOnGpu, a_limit_ends_the_wait_and_fails_no_receiver) {
   });
 }
 
-/// All messages arrive before the waits.
+/// All messages have arrived before the waits.
 TEST_P(AnyOnGpu, a_limit_does_not_count_the_work_before_a_wait) {
-  static constexpr auto kLimit = 200ms;
+  static constexpr auto kLimit = 500ms;
   Peers peers = peers_of(GetParam(), 3);
   peers.timeout = kLimit;
   run_peers(peers, [](Context& context) {
+    const auto deep = [](Case one) {
+      one.depth = 2;
+      return one;
+    };
     if (context.rank() != 0) {
-      AnySender sender(context, any_sender_case(GetParam()));
+      AnySender sender(context, deep(any_sender_case(GetParam())));
       for (int i = 0; context.rank() == 1 && i < 2; ++i) sender.put();
+      sender.sender.drain(10s);
+      board().meet(context);
       return board().meet(context);
     }
-    AnyWaiter waiter(context, any_case(GetParam()));
+    AnyWaiter waiter(context, deep(any_case(GetParam())));
+    board().meet(context);
     waiter.any.release(waiter.stream(), waiter.any.wait(waiter.stream()));  // the first wait loads kernels
     waiter.synchronize();
-    waiter.order.run([] { std::this_thread::sleep_for(3 * kLimit); });
+    waiter.order.run([] { std::this_thread::sleep_for(2 * kLimit); });
     const auto ticket = waiter.any.wait(waiter.stream());
     waiter.any.release(waiter.stream(), ticket);
     waiter.synchronize();
@@ -456,6 +463,7 @@ TEST_P(AnyOnGpu, destroying_it_returns_within_a_limit_though_the_stream_stands_s
   run_peers(peers, [](Context& context) {
     if (context.rank() != 0) {
       AnySender sender(context, any_sender_case(GetParam()));
+      sender.sender.wait_connected(15s);
       if (context.rank() == 1) sender.put();
       return board().meet(context);
     }

@@ -770,6 +770,49 @@ TEST_P(Collectives, may_be_destroyed_and_closed_behind_their_last_wait) {
   });
 }
 
+/// The root has closed, so that a later round throws with some of its steps enqueued.
+TEST_P(Collectives, are_not_closed_before_what_a_refused_round_has_enqueued) {
+  if (!GetParam().host || GetParam().ranks < 2) return;
+  Peers all = peers();
+  all.untold = true;  // of the failure only its reason is thrown
+  run_peers(all, [](Context& context) {
+    constexpr std::size_t kBytes = 64;
+    constexpr int kLandings = 3;
+    Member member(context, kBytes, kBytes);
+    std::ranges::fill(numbers<std::uint16_t>(member.from), kHalfOne);
+    const bool is_leaf = member.rank() + 1 == member.size();
+    Collective sum = reduce(context, kName, Op::sum, Number::float16, member.from, member.to, 0);
+    for (int i = 0; i < kLandings; ++i) {
+      sum.start(member.stream());
+      sum.wait(member.stream());
+    }
+    member.end();
+    if (!is_leaf) sum.close();
+    board().meet(context);
+    if (!is_leaf) return;
+    std::atomic<int> opened{0};
+    int round = 0;
+    const auto wait_behind_a_gate = [&] {
+      ++round;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));  // the root's closing may come to be known
+      try {
+        sum.start(member.stream());
+        member.order.run([&opened, round] {
+          while (opened < round) std::this_thread::yield();
+        });
+        sum.wait(member.stream());
+        return true;
+      } catch (const Error&) {
+        return false;
+      }
+    };
+    while (wait_behind_a_gate()) opened = round;
+    expect_code(Code::timeout, [&] { sum.close(std::chrono::milliseconds(50)); });
+    opened = round;
+    sum.close();
+  });
+}
+
 TEST_P(Collectives, let_a_rank_be_two_rounds_ahead) {
   if (GetParam().ranks < 2) return;
   run_peers(peers(), [](Context& context) {

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Windows, whose memory is the processor's, and memory of GPUs at their targets.
 #include <algorithm>
+#include <atomic>
+#include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "tests/conformance/gpu_cases.hpp"
 #include "tests/conformance/windows.hpp"
@@ -78,6 +82,42 @@ TEST_P(GpuTargets, refuse_numbers_in_the_memory_of_a_gpu) {
     board().meet(context);
     if (context.rank() == 0) {
       EXPECT_EQ(word_at(bytes_of(memory.all()), 0), 2U);
+    }
+    board().meet(context);
+  });
+}
+
+/// The next target has the memory of the first, whose flush the stream has not come to.
+TEST_P(GpuTargets, are_closed_before_their_stream_comes_to_the_flush) {
+  if (GetParam().inline_order || GetParam().source != Whose::hosts) return;
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    GpuStream gpu;
+    const Memory memory = context.allocate(kWord);
+    Window window;
+    if (context.rank() == 0) window = context.window(kWindow, memory.all());
+    const Memory old = context.allocate(kWord);
+    auto first = std::make_unique<Target>(context.target(0, kWindow));
+    first->fetch_add(gpu.stream(), 0, 1, old.all());  // loads the kernels, which must not wait for the stream below
+    context.synchronize(gpu.stream());
+    std::atomic<int> opened{0};
+    const auto stop_until = [&](int gate) {
+      gpu.run([&opened, gate] {
+        while (opened < gate) std::this_thread::yield();
+      });
+    };
+    stop_until(1);
+    first->fetch_add(gpu.stream(), 0, 1, old.all());
+    stop_until(2);
+    first->flush(gpu.stream());
+    opened = 1;
+    first.reset();
+    std::vector<Target> others;
+    for (int i = 0; i < 4; ++i) others.push_back(context.target(0, kWindow));
+    opened = 2;
+    context.synchronize(gpu.stream());
+    board().meet(context);
+    if (context.rank() == 0) {
+      EXPECT_EQ(word_at(bytes_of(memory.all()), 0), 4U);
     }
     board().meet(context);
   });

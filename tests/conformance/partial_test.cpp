@@ -74,7 +74,7 @@ TEST_P(Parts, land_where_they_belong_and_leave_the_rest_untouched) {
   run_peers(GetParam().peers(), [](Context& context) { pass_parts(context, GetParam()); });
 }
 
-/// On each path to memory that cannot be mapped: all by the bounce buffer, or all by the kernel's copy.
+/// On each path to memory that cannot be mapped: by the kernel's copy alone, or large parts by either.
 class Paths : public testing::TestWithParam<Case> {};
 
 TEST_P(Paths, a_tiny_bounce_limit_changes_nothing_that_is_seen) {

@@ -41,6 +41,7 @@ TEST_P(UnrEarlyPuts, are_reported_at_both_ranks_when_a_host_stream_reaches_them)
       side.signal.wait(side.stream());
       side.signal.reset(side.stream());
       side.order.run([&] { fill(side.memory.bytes(), {0, kTag, 2}); });
+      board().meet(context);           // rank 1 has waited
       side.plan.start(side.stream());  // is enqueued
       const auto error = expect_code(Code::misuse, [&] { context.synchronize(side.stream(), 10s); });
       expect_mistake(error);
@@ -53,6 +54,7 @@ TEST_P(UnrEarlyPuts, are_reported_at_both_ranks_when_a_host_stream_reaches_them)
     } else {
       side.signal.wait(side.stream());
       context.synchronize(side.stream());
+      board().meet(context);
       expect_mistake(expect_code(Code::misuse, [&] { expect_within(10s, [&] { return context.check(), false; }); }));
       board().meet(context);  // the stream of the sender has completed all puts
       expect_data(side, 1);

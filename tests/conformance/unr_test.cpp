@@ -445,6 +445,7 @@ TEST_P(LostUnrPeers, end_rounds_at_any_instant) {
     for (const auto& [at, bytes] : {std::pair(0U, 4000U), std::pair(4000U, 500U), std::pair(4500U, 500U)})
       plan.sendrecv(source.all().slice(at, bytes), other, 1, target.all().slice(at, bytes), other, 1, sent, arrived);
     plan.commit(order.stream());
+    board().word(kReady).fetch_add(1);
     const auto rounds = [&] {
       for (;;) {
         plan.start(order.stream());
@@ -456,6 +457,7 @@ TEST_P(LostUnrPeers, end_rounds_at_any_instant) {
       }
     };
     if (context.rank() == 1) {
+      board().await(kReady, 2);
       std::mt19937_64 random(seed);
       std::thread([after = std::chrono::microseconds(random() % 20'000)] {
         std::this_thread::sleep_for(after);

@@ -115,7 +115,7 @@ void expect_given_up(std::vector<MPIS_Request>& requests) {
   expect_equal(MPIS_Queue_wait(order.queue), MPI_ERR_OTHER, "messages of a peer that has freed its requests");
   const double began = MPI_Wtime();
   free_all(requests);
-  expect(MPI_Wtime() - began < 2, "the end of a request whose peer has freed its");
+  expect(MPI_Wtime() - began < 5, "the end of a request whose peer has freed its");
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ TEST(MpixGpu, on_cuda_streams_time_before_a_wait_does_not_count) {
   expect_passed_on_gpu(1, "gpu_late", "SLUICE_TIMEOUT=1s");
 }
 TEST(MpixGpu, on_cuda_streams_a_wait_ends_and_gives_the_buffer_back) {
-  expect_passed_on_gpu(2, "timeout", "SLUICE_TIMEOUT=300ms");
+  expect_passed_on_gpu(2, "timeout", "SLUICE_TIMEOUT=1500ms");
 }
 TEST(MpixGpu, on_cuda_streams_that_are_called_hips_do_the_same) {
 #ifdef HIP_ON_CUDA

@@ -45,7 +45,7 @@ TEST(MpixCray, a_queue_that_is_left_completes_in_finalize) {
 }
 TEST(MpixCray, wrong_arguments_and_wildcards_are_refused) { expect_passed(2, "arguments"); }
 TEST(MpixCray, a_message_that_does_not_fit_is_an_error_and_the_next_arrives) { expect_passed(2, "truncation"); }
-TEST(MpixCray, a_wait_ends_and_gives_the_buffer_back) { expect_passed(2, "timeout", "SLUICE_TIMEOUT=300ms"); }
+TEST(MpixCray, a_wait_ends_and_gives_the_buffer_back) { expect_passed(2, "timeout", "SLUICE_TIMEOUT=1500ms"); }
 TEST(MpixCray, a_stream_that_has_stopped_leaves_no_wait_behind) { expect_passed(1, "stopped"); }
 
 TEST(MpixCray, what_a_stopped_stream_drops_fails_at_the_peer_too) { expect_passed(2, "dropped", "SLUICE_TIMEOUT=1h"); }

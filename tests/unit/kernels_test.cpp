@@ -384,6 +384,24 @@ TEST(Kernels, begin_no_epoch_that_who_closes_the_end_has_not_heard_of) {
   }
 }
 
+TEST(Kernels, that_wait_for_a_source_end_when_it_is_closed) {
+  kernel::Count count{};
+  std::uint64_t done = 0, credit = 0;
+  count.begun = 1;
+  kernel::Out out{};
+  out.count = &count;
+  out.done = &done;
+  out.credit = &credit;
+  out.rings = true;
+  out.source_slots = 1;
+  EXPECT_EQ(kernel::await_source(out, 100), kernel::kTimedOut);
+  std::jthread closing([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::atomic_ref(count.closed).store(1);
+  });
+  EXPECT_EQ(kernel::await_source(out, kernel::kUntilFailed), kernel::kClosed);
+}
+
 TEST(Kernels, that_find_another_slot_say_so_and_wait_for_the_failure) {
   Channel channel(64);
   channel.out.source_slots = 2;

@@ -76,6 +76,10 @@ TEST(Waits, a_put_that_lacks_names_the_call_that_lacks) {
   EXPECT_TRUE(has(who_owes(wait), "rank 0 has not answered"));
 }
 
+TEST(Waits, a_copy_that_lacks_names_the_rank_that_copies) {
+  EXPECT_EQ(who_owes(wait_of(0, 1, Lack::copying)), "rank 1 has not ended its part of the copy of epoch 3");
+}
+
 TEST(Waits, an_opening_that_lacks_names_what_was_opened_instead) {
   WaitRecord wait = wait_of(0, 1, Lack::opening);
   EXPECT_EQ(who_owes(wait), "rank 1 has not opened its end of tag 7");

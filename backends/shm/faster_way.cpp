@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/shm/faster_way.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace sluice::backends::shm {
+namespace {
+
+constexpr std::uint32_t kKnown = 4;  // times: the first copies touch memory for the first time
+constexpr std::uint32_t kRow = 16;
+constexpr std::uint32_t kTryEvery = 64 * kRow;
+
+}  // namespace
+
+std::size_t FasterWay::power_of(std::size_t bytes) noexcept {
+  constexpr int kFirst = 14;  // 16 KiB
+  const int power = static_cast<int>(std::bit_width(bytes)) - 1 - kFirst;
+  return static_cast<std::size_t>(std::clamp(power, 0, static_cast<int>(kPowers) - 1));
+}
+
+Way FasterWay::choose(std::size_t bytes, std::uint32_t turn) const noexcept {
+  const auto& [bounce, kernel] = times_.at(power_of(bytes));
+  const bool known =
+      bounce.count.load(std::memory_order_relaxed) >= kKnown && kernel.count.load(std::memory_order_relaxed) >= kKnown;
+  const bool kernel_is_faster =
+      known && kernel.typical.load(std::memory_order_relaxed) < bounce.typical.load(std::memory_order_relaxed);
+  const bool other = known ? turn % kTryEvery < kRow : turn % (2 * kRow) >= kRow;
+  return kernel_is_faster != other ? Way::kernel : Way::bounce;
+}
+
+/// Threads that get here at the same time may lose a time, which does not matter.
+void FasterWay::took(Way way, std::size_t bytes, std::chrono::nanoseconds time) noexcept {
+  constexpr std::chrono::nanoseconds kLeast(100), kMost = std::chrono::hours(1);
+  Times& times = times_.at(power_of(bytes)).at(static_cast<std::size_t>(way));
+  const std::int64_t now = std::clamp(time, kLeast, kMost).count();
+  const std::int64_t before = times.typical.load(std::memory_order_relaxed);
+  const std::uint32_t count = times.count.load(std::memory_order_relaxed);
+  if (count < kKnown) {
+    times.typical.store(count == 0 ? now : std::min(before, now), std::memory_order_relaxed);
+    return times.count.store(count + 1, std::memory_order_relaxed);
+  }
+  // A copy that was interrupted took long, and tells little.
+  times.typical.store(before + (std::min(now, 2 * before) - before) / 8, std::memory_order_relaxed);
+}
+
+}  // namespace sluice::backends::shm
