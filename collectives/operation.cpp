@@ -233,7 +233,7 @@ void Operation::enqueue_marker(Stream stream) {
   });
 }
 
-/// The stream was given some of the steps, perhaps. If it refuses the marker too, closing never ends.
+/// The stream may have been given some of the steps. If it refuses the marker too, closing times out.
 void Operation::mark_behind_error(Stream stream) noexcept {
   try {
     enqueue_marker(stream);

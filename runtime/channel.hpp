@@ -183,7 +183,7 @@ class ChannelEnd : public EndInfo,
   bool counted() const noexcept { return epochs_.counted_by_kernels(); }
   /// How far this end has come, for the peer that waits for it.
   virtual base::EndCounts counts() const noexcept = 0;
-  /// Notes a wait of this end for sluice-run, and asks the peer for its counts. `peer_copies`: see device::Wait.
+  /// Writes a wait of this end into sluice-run's table, and requests the peer's counts. `peer_copies`: of device::Wait.
   void note_wait(base::WaitNote& note, const char* verb, std::uint64_t epoch, bool peer_copies = false) const noexcept;
   /// Notes that closing waits.
   void note_closing(base::WaitNote& note) const noexcept;

@@ -10,7 +10,7 @@ from panels import pyplot, refuse
 
 # Waits are pale. Names of the program's own slices get the rest of the colours, the most frequent first.
 COLOURS = {"put": "C0", "post": "C9", "post credit": "lightblue", "release": "C8", "wait": "lightgray", "wait for credit": "mistyrose",
-           "wait for source": "thistle", "host waits": "khaki", "synchronize": "khaki"}
+           "wait for source": "thistle", "wait for the peer's copy": "thistle", "host waits": "khaki", "synchronize": "khaki"}
 GROUPS = {"start", "wait for all", "wait for credits", "release all"}  # of a plan: its parts are drawn
 OTHERS = ["C1", "C2", "C3", "C4", "C5", "C6"]
 BAR = 0.8  # of the height of a track

@@ -198,7 +198,7 @@ SLUICE_DEVICE std::uint64_t await_source(const Out& out, std::uint64_t polls) {
   if (load_acquire(*out.credit) >= kPoison) return kFailed;
   const std::uint64_t next = out.count->begun + 1;
   if (!out.rings || next <= out.source_slots) return next;
-  // What `done` counts may be given back once the end is closed.
+  // Once the end is closed, the word `done` may be used for something else.
   const auto is_closed = [&] { return load_acquire(out.count->closed) != 0; };
   const auto is_free = [&] { return load_acquire(*out.done) + out.source_slots >= next || is_closed(); };
   if (!poll(polls, is_free)) return kTimedOut;

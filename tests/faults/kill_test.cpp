@@ -406,6 +406,17 @@ TEST_P(Kill, of_a_sender_that_is_closing_ends_waits_for_what_it_has_announced) {
   }));
 }
 
+void put_until_rank_1_is_lost(Context& context, const Case& one, const Buffer& buffer) {
+  Order order(one);
+  Sender sender = context.sender(1, kTag, buffer.all());
+  expect_loss_of_rank_1(context, [&] {
+    for (int i = 0; i < 1000; ++i) {
+      sender.put(order.stream());
+      context.synchronize(order.stream());
+    }
+  });
+}
+
 /// The victim dies with a copy into its memory under way: by the stream, by the bounce buffer or by the kernel.
 TEST_P(Kill, during_a_large_copy) {
   expect_only_rank_1_killed(end_of_peers(ranks(2), [](Context& context) {
@@ -421,14 +432,7 @@ TEST_P(Kill, during_a_large_copy) {
       std::this_thread::sleep_for(300us);  // into the next copy, usually
       die();
     }
-    Order order(one);
-    Sender sender = context.sender(1, kTag, buffer.all());
-    expect_loss_of_rank_1(context, [&] {
-      for (int i = 0; i < 1000; ++i) {
-        sender.put(order.stream());
-        context.synchronize(order.stream());
-      }
-    });
+    put_until_rank_1_is_lost(context, one, buffer);
   }));
 }
 
@@ -462,14 +466,7 @@ TEST_P(Kill, of_a_receiver_that_copies_a_part) {
         receiver.release({});
       });
     }
-    Order order(one);
-    Sender sender = context.sender(1, kTag, buffer.all());
-    expect_loss_of_rank_1(context, [&] {
-      for (int i = 0; i < 1000; ++i) {
-        sender.put(order.stream());
-        context.synchronize(order.stream());
-      }
-    });
+    put_until_rank_1_is_lost(context, one, buffer);
   }));
 }
 

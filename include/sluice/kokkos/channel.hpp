@@ -126,9 +126,9 @@ template <class Where, class Exec, class View>
 ViewSender(Where&, const Queue<Exec>&, Rank, Tag, const View&, ChannelOptions = {}) -> ViewSender<Exec, View>;
 
 /// The in-end of such a channel: see ViewSender. On a GPU destroy it only when the queue has run its last unpacking, or
-/// that epoch is released. With separate slots only the kernel that `wait` or `wait_for` enqueues
-/// writes the View. In place (options.depth 1, and a View without gaps) the peer may write the View at any time between
-/// the construction of this object and the first `wait`, and between each `release` and the next `wait`.
+/// that epoch is released. With separate slots only the kernel that `wait` or `wait_for` enqueues writes the View. In
+/// place (options.depth 1, and a View without gaps) the peer may write the View at any time between the construction of
+/// this object and the first `wait`, and between each `release` and the next `wait`.
 template <class Exec, class View = void>
 class ViewReceiver : public detail::ViewEnd<Exec, View, Receiver> {
  public:
