@@ -307,7 +307,7 @@ BENCHES = [
     ("overlap", f"{RUN} -n 2 {BENCH} overlap --sizes 4k", 0, PARTS),
     ("overlap.inline", f"{RUN} -n 2 {BENCH} overlap --sizes 4k --stream inline --touch", 0, PARTS),
     ("scale", f"{RUN} -n 4 {BENCH} scale --sizes 8 --against floor", 0, "one_pair floor"),
-    ("scale.channels", f"{RUN} -n 4 --threads {BENCH} scale --channels 32", 0, ""),
+    ("scale.channels", f"{RUN} -n 4 --threads {BENCH} scale --channels 64", 0, ""),
     ("rma", f"{RUN} -n 2 {BENCH} rma --sizes 8,64,64k", 0, "floor sluice_call"),
     ("rma.threads", f"{RUN} -n 2 --threads {BENCH} rma --sizes 512", 0, "floor sluice_call"),
     ("hash_table", f"{RUN} -n 3 {BENCH} hash_table", 0, ""),

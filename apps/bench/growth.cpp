@@ -80,7 +80,7 @@ struct CostKind {
 };
 constexpr std::array<CostKind, kCosts> kTable = {{
     {"open and connect", "us", "a mean over all channels", 1e3, true},
-    {"memory per channel", "bytes", "one reading of what is resident", 1, true},
+    {"memory per channel", "bytes", "one reading", 1, true},
     {"one way beside idle channels", "us", "a mean of 200 round trips", 2e3, false},
     {"start, wait, release of a plan", "us", "a mean over 20 starts of all channels", 1e3, true},
     {"close", "us", "a mean over all channels", 1e3, true},
@@ -96,11 +96,11 @@ void measure_round(Session& session, const Workload& workload, int channels, Val
   auto idle = make_ping_pong(workload).contender;
   std::optional<Many> many;
   all();
-  const double before = resident_bytes();
+  const double before = bytes_in_use();
   all();
   note(kOpen, takes_part ? timed([&] { many.emplace(workload, channels); }) : 0);
   all();
-  note(kMemory, resident_bytes() - before);
+  note(kMemory, bytes_in_use() - before);
   all();
   note(kIdle, takes_part ? idle->run(kRoundTrips) / kRoundTrips : 0);
   all();

@@ -81,7 +81,7 @@ void report_bytes(Session& session, const Workload& workload, const char* metric
   Row row = session.row(workload, {metric, "bytes", {}}, session.description_of_all(description));
   row.summary = {bytes, bytes, bytes, 1};
   row.rounds = 1;
-  row.sample = "one reading of what is resident";
+  row.sample = "one reading";
   if (session.report) session.report->add(std::move(row));
 }
 
@@ -97,11 +97,11 @@ void wait_for_ring(const sluice::Context& context, BothWays& ring) {
 template <class Work>
 double growth(const sluice::Context& context, BothWays& ring, Work work) {
   wait_for_ring(context, ring);
-  const double before = resident_bytes();
+  const double before = bytes_in_use();
   wait_for_ring(context, ring);
   work();
   wait_for_ring(context, ring);
-  const double after = resident_bytes();
+  const double after = bytes_in_use();
   wait_for_ring(context, ring);
   return after - before;
 }

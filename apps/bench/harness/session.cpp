@@ -5,6 +5,7 @@
 #include "apps/bench/harness/host_queue.hpp"
 #include "apps/bench/rivals/mpi.hpp"
 
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -39,16 +40,23 @@ std::optional<RoundTrips> round_trips(const Rounds& rounds, const Metric& metric
   return all;
 }
 
-}  // namespace
-
-double resident_bytes() {
-  // VmRSS of /proc/self/status would not do: its counters lag behind by many pages per core.
+// VmRSS of /proc/self/status would not do: its counters lag behind by many pages per core.
+double smaps_bytes(const char* name) {
   std::ifstream in("/proc/self/smaps_rollup");
   for (std::string word; in >> word;) {
     double kib = 0;
-    if (word == "Rss:" && in >> kib) return kib * 1024;
+    if (word == name && in >> kib) return kib * 1024;
   }
-  throw std::runtime_error("/proc/self/smaps_rollup does not say what is resident");
+  throw std::runtime_error(std::string("/proc/self/smaps_rollup has no ") + name);
+}
+
+}  // namespace
+
+double resident_bytes() { return smaps_bytes("Rss:"); }
+
+double bytes_in_use() {
+  const struct mallinfo2 heap = mallinfo2();
+  return static_cast<double>(heap.uordblks + heap.hblkhd) + smaps_bytes("Rss:") - smaps_bytes("Anonymous:");
 }
 
 Session::Session(sluice::Context& context_in, const Options& options_in, double resident_at_start_in)

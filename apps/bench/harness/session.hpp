@@ -36,6 +36,10 @@ struct Metric {
 /// The resident memory of this process, in bytes.
 double resident_bytes();
 
+/// What this process uses of its heap, to the byte, and what is resident of the memory that it maps from files. Unlike
+/// resident memory it grows also where the heap has room from before.
+double bytes_in_use();
+
 /// One rank's share of a run.
 class Session {
  public:
