@@ -161,6 +161,19 @@ def command(words, folder):
         raise BuildError("\n".join(done.stdout.splitlines()[:12]))
 
 
+def parts_of(source):
+    """The sources that one compilation reads: a unity build includes several in a file that it writes."""
+    if source.parent.name != "Unity":
+        return [source]
+    return [pathlib.Path(path) for path in re.findall(r'^#include "(.*)"$', source.read_text(), re.MULTILINE)]
+
+
+def in_scratch(source, scratch):
+    """Where the mutant has its own copy of a source; the source itself if it has none."""
+    copy = scratch / source.relative_to(ROOT) if source.is_relative_to(ROOT) else source
+    return copy if copy.is_file() else source
+
+
 class Build:
     """A build folder, and how it compiles and links one program."""
 
@@ -177,6 +190,7 @@ class Build:
             output = words[words.index("-o") + 1] if {"-c", "-o"} <= set(words) else ""
             if output in self.objects or output.startswith(("CMakeFiles/sluice.dir/", "apps/")):
                 self.compilations[output] = (pathlib.Path(words[words.index("-c") + 1]), words)
+        self.parts = {output: parts_of(source) for output, (source, _) in self.compilations.items()}
         self.includes = None
         self.lock = threading.Lock()
 
@@ -209,10 +223,10 @@ class Build:
         sources = {ROOT / path for path in mutant.sources}
         headers = [ROOT / path for path in mutant.paths() if path.endswith(".hpp")]
         sources |= {ROOT / path for path in mutant.paths() if path.endswith(".cpp")}
-        outputs = [output for output, (source, _) in self.compilations.items() if source in sources]
-        missing = sources - {self.compilations[output][0] for output in outputs}
+        outputs = [output for output, parts in self.parts.items() if sources.intersection(parts)]
+        missing = sources - {part for output in outputs for part in self.parts[output]}
         if missing:
-            raise BuildError(f"{self.folder} compiles no {sorted(map(str, missing))[0]} by itself for {mutant.program}")
+            raise BuildError(f"{self.folder} compiles no {sorted(map(str, missing))[0]} for {mutant.program}")
         if not mutant.sources:
             outputs += [output for header in headers for output in self.including(header) if output not in outputs]
         if not outputs:
@@ -220,10 +234,13 @@ class Build:
         return outputs
 
     def compile(self, output, mutant, scratch):
-        """Compiles one source with the mutant; returns the object."""
+        """Compiles what is in one object with the mutant; returns the object."""
         source, words = self.compilations[output]
-        edited = scratch / source.relative_to(ROOT) if source.is_relative_to(ROOT) else source
         target = scratch / output.replace("/", "_")
+        edited = in_scratch(source, scratch)
+        if self.parts[output] != [source]:
+            edited = target.with_suffix(".cxx")
+            edited.write_text("".join(f'#include "{in_scratch(part, scratch)}"\n' for part in self.parts[output]))
         result, skip = [], False
         for i, word in enumerate(words):
             if skip:
@@ -234,9 +251,8 @@ class Build:
             elif word == "-MD":
                 pass
             elif word in ("-o", "-c"):
-                value = words[i + 1]
                 skip = True
-                result += [word, str(target if word == "-o" else edited if edited.is_file() else value)]
+                result += [word, str(target if word == "-o" else edited)]
             elif word.startswith("-I") and pathlib.Path(word[2:]).is_relative_to(ROOT):
                 result += [f"-I{scratch / pathlib.Path(word[2:]).relative_to(ROOT)}", word]  # edited headers come first
             else:

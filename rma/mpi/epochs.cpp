@@ -141,8 +141,8 @@ bool Epochs::test(Lock& lock) { return epochs_.test(Call(*this, lock)); }
 
 void Epochs::lock(Lock& lock, int type, int rank, int assertion) {
   leave_fence("MPI_Win_lock");
-  using Kind = rma::Locks::Kind;
-  epochs_.lock(Call(*this, lock), rank, type == MPI_LOCK_SHARED ? Kind::shared : Kind::exclusive, checked(assertion));
+  const auto kind = type == MPI_LOCK_SHARED ? CollectiveWindow::Lock::shared : CollectiveWindow::Lock::exclusive;
+  epochs_.lock(Call(*this, lock), rank, kind, checked(assertion));
 }
 
 void Epochs::unlock(Lock& lock, int rank) { epochs_.unlock(Call(*this, lock), rank); }
