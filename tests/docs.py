@@ -90,7 +90,7 @@ def compile_and_run(program, options):
         [options.mpiexec if with_mpi else options.build / "bin" / "sluice-run", *args, *windows, binary],
     ]
     for step in steps:
-        done = subprocess.run(step, capture_output=True, text=True, timeout=120, check=False, env=environment)
+        done = subprocess.run(step, capture_output=True, text=True, timeout=600, check=False, env=environment)
         if done.returncode != 0:
             raise Failure(f"{name}: exit {done.returncode}: {' '.join(map(str, step))}\n{done.stdout}{done.stderr}")
     if expected is not None and sorted(done.stdout.split("\n")) != sorted((expected + "\n").split("\n")):
@@ -125,7 +125,7 @@ def main():
         else:
             runnable.append(program)
     failures = 0
-    with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+    with concurrent.futures.ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0))) as pool:
         for result in [pool.submit(compile_and_run, program, options) for program in runnable]:
             try:
                 print(result.result())

@@ -315,7 +315,7 @@ def filter_findings(folder, mutants):
         return subprocess.run([folder / "bin" / mutant.program, "--gtest_list_tests", f"--gtest_filter={mutant.test}"], text=True,
                               env=environment(folder, mutant, LIMIT_MS), capture_output=True).stdout
 
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for mutant, output in zip(mutants, pool.map(listed, mutants)):
             if not re.search(r"^  \S", output, re.MULTILINE):
                 yield f"{LIST}: {mutant.name}: {mutant.program} has no such test: {mutant.test}"
@@ -343,7 +343,7 @@ def check_clean(folder, mutants):
                 break
         return passed, output, time.monotonic() - began
 
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for (group, mutant), (passed, output, took) in zip(groups.items(), pool.map(clean, groups.values())):
             if not passed:
                 wrong.append(f"{mutant.name}: fails without a mutant: {mutant.test}\n{output}")
@@ -366,7 +366,7 @@ def check_mutant(program, folder, mutant, limit_ms):
 def check_mutants(folder, mutants, limits):
     """Builds and tests each mutant. Returns how many were found."""
     builds = {program: Build(folder, program) for program in {mutant.program for mutant in mutants}}
-    processors = threading.Semaphore(os.cpu_count())
+    processors = threading.Semaphore(len(os.sched_getaffinity(0)))
 
     def check(mutant):
         scratch = folder / "mutants" / mutant.name

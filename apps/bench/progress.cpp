@@ -124,7 +124,9 @@ Measured compute_in_rounds(Session& session, Channels& channels, long puts) {
     session.team().collectives.barrier();
     const double end = now_ns() + kQuietNs;
     const double quiet = computing.rate([&] {
-      while (now_ns() < end) computing.step();
+      do {
+        computing.step();
+      } while (now_ns() < end);
     });
     session.team().collectives.barrier();
     std::vector<double> landing_ns;

@@ -93,15 +93,17 @@ void wait_for_ring(const sluice::Context& context, BothWays& ring) {
   for (int step = 1; step < context.size(); ++step) ring.signal();
 }
 
-// The growth of this process's memory by `work()`, in bytes. Memory is read while all ranks are idle.
+// The growth of this process's memory by `work()`, in bytes, of rank 0; 0 of others. Memory is read while all ranks are
+// idle, and by rank 0 alone, since reading takes memory that ranks of the same process would count.
 template <class Work>
 double growth(const sluice::Context& context, BothWays& ring, Work work) {
+  const auto in_use = [&] { return context.rank() == 0 ? bytes_in_use() : 0; };
   wait_for_ring(context, ring);
-  const double before = bytes_in_use();
+  const double before = in_use();
   wait_for_ring(context, ring);
   work();
   wait_for_ring(context, ring);
-  const double after = bytes_in_use();
+  const double after = in_use();
   wait_for_ring(context, ring);
   return after - before;
 }

@@ -598,7 +598,7 @@ TEST(Launch, rank_0_alone_reads_the_input) {
 TEST(Launch, nothing_outlives_a_launcher_that_returns) {
   const std::string script = "\"$0\" --as \"$1\"; exit $?";
   Program failed = start(in_a_shell("rank_one_fails_and_others_hang", script, {"-n", "3"}));
-  Program slow = start(in_a_shell("says_who_it_is", "(trap '' TERM; sleep 30) & exec \"$0\" --as \"$1\"", {"-n", "1"}));
+  Program slow = start(in_a_shell("says_who_it_is", "trap '' TERM; sleep 30 & exec \"$0\" --as \"$1\"", {"-n", "1"}));
   Program told = start(in_a_shell("waits_for_a_signal", script, {"-n", "2"}));
   told.read_bytes(2);
   told.signal(SIGTERM);

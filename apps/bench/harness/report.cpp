@@ -143,7 +143,7 @@ std::vector<Gpu> gpus_for(StreamChoice stream) {
 
 Machine this_machine(const Gpu& gpu) {
   const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  return {Json::parse(sluice::info(true)).at("version").get<std::string>(), cpu_model(),
+  return {SLUICE_VERSION, cpu_model(),
           fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now)), gpu};
 }
 
