@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The options, each ON, OFF or AUTO (what is found), and a line each that says what was chosen and why.
 
-option(SLUICE_UNITY_BUILD "Compile the library's sources eight at a time, which is quicker; for builds whose speed is not measured" OFF)
+option(SLUICE_UNITY_BUILD "Compile the library's sources eight at a time, which is quicker" OFF)
 
 set(SLUICE_SANITIZER "" CACHE STRING "thread: the library for programs that ThreadSanitizer checks; empty: for all others")
 if(NOT SLUICE_SANITIZER MATCHES "^(thread)?$")
