@@ -340,7 +340,7 @@ SystemCalls instructions_of_one_more(int channels) {
 /// So opening and closing n channels is linear, apart from what the engine's thread does, which is not counted here.
 TEST(Instructions, of_opening_and_closing_do_not_grow_with_the_channels) {
   constexpr int kFew = 100;
-  constexpr int kMany = 3000;
+  constexpr int kMany = 1500;
   if (const std::string why = why_unusable("ofi:tcp"); !why.empty()) return skipped_here(why);
   const SystemCalls few = instructions_of_one_more(kFew);
   if (!few.why_not.empty()) return skipped_here(few.why_not);
