@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/access.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -71,7 +72,7 @@ void fail_shut(device::Watch& watch) noexcept {
   watch.fail(Code::closed, "the peer has closed its memory, and later accesses move nothing");
 }
 
-bool taken(const Request& request, const Bounds& bounds, device::Watch& watch) {
+bool taken(const Request& request, const Bounds& bounds, device::Watch& watch, bool on_gpu) {
   if (watch.shut()) {
     fail_shut(watch);
     return false;
@@ -80,7 +81,8 @@ bool taken(const Request& request, const Bounds& bounds, device::Watch& watch) {
     watch.fail(Code::misuse, why);
     return false;
   }
-  if (request.atomic() && !bounds.no_atomics.empty()) {
+  const bool by_kernel = on_gpu && bounds.gpus != nullptr;
+  if (request.atomic() && !by_kernel && !bounds.no_atomics.empty()) {
     watch.fail(Code::unsupported, "no atomics on the peer's memory: " + bounds.no_atomics);
     return false;
   }
@@ -96,7 +98,7 @@ Counters counters_at(std::byte* data, std::size_t bytes) noexcept {
 }
 
 void StreamAccess::enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) {
-  if (taken(request, bounds_, watch_)) {
+  if (taken(request, bounds_, watch_, lane.gpu != nullptr)) {
     if (lane.gpu != nullptr) {
       enqueue_on_gpu(lane, request);
     } else {
@@ -114,8 +116,8 @@ void StreamAccess::carry_out_and_count(const Request& request) {
   base::add_one(counter.word, counter.parking);
 }
 
-/// If either side is a GPU's memory, the stream copies. The processor does the rest in a host function of the
-/// stream: GPUs need not be atomic with processors, and a copy between two places of the processor's memory by CUDA's
+/// If either side is a GPU's memory, the stream copies, or a kernel changes it. The processor does the rest in a host
+/// function of the stream: GPUs need not be atomic with processors, and a copy between two places of the processor's memory by CUDA's
 /// driver would make the host wait until the stream reaches it.
 void StreamAccess::enqueue_on_gpu(device::Lane lane, const Request& request) {
   struct Later {
@@ -153,12 +155,37 @@ void MappedAccess::reach_from(device::Driver& driver) {
 void MappedAccess::carry_out(device::Lane lane, const Request& request) {
   std::byte* const here = request.local.data();
   std::byte* const there = offered_.data + request.offset;
-  if (request.atomic()) {
+  if (request.atomic() && lane.gpu != nullptr && offered_.driver != nullptr) {
+    change_by_kernel(*lane.gpu, request);
+  } else if (request.atomic()) {
     change(there, request);
   } else if (!request.local.empty()) {
     const bool get = request.kind == Kind::get;
     device::copy(lane, watch_, get ? here : there, get ? there : here, request.local.size(), gpus_of(request));
   }
+}
+
+void MappedAccess::change_by_kernel(device::GpuCall& call, const Request& request) const {
+  constexpr std::size_t kThreads = 256;     // of a block
+  constexpr std::size_t kMostBlocks = 512;  // then each thread changes more numbers than one
+  using What = device::ChangeArgs::What;
+  const std::size_t count = request.kind == Kind::accumulate ? request.local.size() / size_of(request.number) : 1;
+  if (count == 0) return;
+  const What what = request.kind == Kind::accumulate  ? What::accumulate
+                    : request.kind == Kind::fetch_add ? What::fetch_add
+                    : request.kind == Kind::swap      ? What::swap
+                                                      : What::compare_swap;
+  device::ChangeArgs args{offered_.data + request.offset,
+                          request.local.data(),
+                          request.operand,
+                          request.compare,
+                          count,
+                          what,
+                          request.op,
+                          request.number};
+  const std::size_t blocks = std::min((count + kThreads - 1) / kThreads, kMostBlocks);
+  call.launch({device::Kernel::change, &args, device::threads_for(std::min(count, kThreads)),
+               static_cast<unsigned>(blocks)});
 }
 
 void EngineAccess::enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) {

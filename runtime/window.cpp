@@ -75,14 +75,22 @@ backends::Key WindowEnd::open_landing(backends::Link& link, std::vector<backends
 
 std::string text_of(const WindowFacts& facts) {
   const char agent = facts.of_gpu ? 'g' : facts.by_agent ? 'a' : 'p';
-  return agent + std::to_string(facts.counters) + ' ' + std::to_string(facts.at) + ' ' + facts.scope;
+  std::string text = agent + std::to_string(facts.counters) + ' ' + std::to_string(facts.at) + ' ';
+  if (facts.of_gpu) text.append(reinterpret_cast<const char*>(facts.gpu.data()), facts.gpu.size());
+  return text + facts.scope;
 }
 
 WindowFacts facts_of(std::string_view text) {
   const std::size_t first = text.find(' ');
   const std::size_t second = first == std::string_view::npos ? first : text.find(' ', first + 1);
   if (second == std::string_view::npos) return {};
-  WindowFacts facts{text.front() == 'a', text.front() == 'g', 0, 0, std::string(text.substr(second + 1))};
+  WindowFacts facts;
+  facts.by_agent = text.front() == 'a';
+  facts.of_gpu = text.front() == 'g';
+  const std::size_t scope = second + 1 + (facts.of_gpu ? sizeof facts.gpu : 0);
+  if (scope > text.size()) return {};
+  if (facts.of_gpu) std::memcpy(facts.gpu.data(), text.data() + second + 1, sizeof facts.gpu);
+  facts.scope = text.substr(scope);
   std::from_chars(text.data() + 1, text.data() + first, facts.counters);
   std::from_chars(text.data() + first + 1, text.data() + second, facts.at);
   return facts;
@@ -106,9 +114,16 @@ bool WindowCore::all_map(const Slice& memory) const noexcept {
 
 WindowFacts WindowCore::facts(const Piece* piece) const {
   const Slice& memory = piece == nullptr ? opening.memory : piece->memory;
-  const bool of_gpu = extent_of(memory).driver != nullptr;
-  return {!of_gpu && !all_map(memory), of_gpu, opening.counters, piece == nullptr ? 0 : piece->at,
-          piece == nullptr ? scope_of_handle : piece->scope};
+  const device::Extent extent = extent_of(memory);
+  WindowFacts facts;
+  facts.of_gpu = extent.driver != nullptr;
+  facts.by_agent = !facts.of_gpu && !all_map(memory);
+  facts.counters = opening.counters;
+  facts.at = piece == nullptr ? 0 : piece->at;
+  facts.scope = piece == nullptr ? scope_of_handle : piece->scope;
+  const auto found = facts.of_gpu ? extent.driver->find(extent.data) : std::nullopt;
+  if (found) facts.gpu = extent.driver->id_of(found->device);
+  return facts;
 }
 
 /// Without the registry's mutex, which it takes. The registry reads `agent_` with it.
@@ -285,7 +300,7 @@ std::string WindowCore::describe() const {
   if (!pieces.empty()) text += std::to_string(pieces.size()) + " pieces attached, ";
   text += std::to_string(ends.size()) + (ends.size() == 1 ? " target" : " targets");
   switch (atomics()) {
-    case AtomicsBy::none: return text + "; no atomics: " + backends::kOfGpu;
+    case AtomicsBy::gpus: return text + "; atomics: " + backends::kByKernels;
     case AtomicsBy::owner: return text + "; atomics: by a thread of the owner, since not every rank maps the memory";
     case AtomicsBy::processors: break;
   }
@@ -293,7 +308,7 @@ std::string WindowCore::describe() const {
 }
 
 AtomicsBy WindowCore::atomics() const noexcept {
-  if (extent_of(opening.memory).driver != nullptr) return AtomicsBy::none;
+  if (extent_of(opening.memory).driver != nullptr) return AtomicsBy::gpus;
   return all_map(opening.memory) ? AtomicsBy::processors : AtomicsBy::owner;
 }
 

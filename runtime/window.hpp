@@ -75,9 +75,10 @@ struct WindowOpening {
 /// Facts of a window for its targets. The owner sends them as the contents of its end.
 struct WindowFacts {
   bool by_agent = false;  ///< an agent carries out the atomics
-  bool of_gpu = false;    ///< memory of a GPU, for which there are no atomics
+  bool of_gpu = false;    ///< memory of a GPU, in which kernels carry out the atomics
   std::uint32_t counters = 0;
   std::uint64_t at = 0;  ///< offset of the piece
+  device::GpuId gpu{};   ///< which GPU
   std::string scope;     ///< of the lines: to the agent, and for notices
 };
 std::string text_of(const WindowFacts& facts);
