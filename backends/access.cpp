@@ -58,6 +58,14 @@ void change(std::byte* at, const Request& request) noexcept {
   change_numbers(at, request.op, request.number, request.local);
 }
 
+Bounds mapped_bounds(const device::Extent& offered) {
+  Bounds bounds;
+  bounds.offered = offered.bytes;
+  bounds.gpus = offered.driver;
+  if (bounds.gpus != nullptr) bounds.no_atomics = std::string("they are carried out ") + kByKernels;
+  return bounds;
+}
+
 Bounds unmapped_bounds(std::size_t bytes) {
   constexpr const char* kNotMapped = "it is not mapped";
   return {.offered = bytes, .no_atomics = kNotMapped, .no_gpus = kNotMapped};
@@ -117,8 +125,8 @@ void StreamAccess::carry_out_and_count(const Request& request) {
 }
 
 /// If either side is a GPU's memory, the stream copies, or a kernel changes it. The processor does the rest in a host
-/// function of the stream: GPUs need not be atomic with processors, and a copy between two places of the processor's memory by CUDA's
-/// driver would make the host wait until the stream reaches it.
+/// function of the stream: GPUs need not be atomic with processors, and a copy between two places of the processor's
+/// memory by CUDA's driver would make the host wait until the stream reaches it.
 void StreamAccess::enqueue_on_gpu(device::Lane lane, const Request& request) {
   struct Later {
     StreamAccess& access;
@@ -184,8 +192,8 @@ void MappedAccess::change_by_kernel(device::GpuCall& call, const Request& reques
                           request.op,
                           request.number};
   const std::size_t blocks = std::min((count + kThreads - 1) / kThreads, kMostBlocks);
-  call.launch({device::Kernel::change, &args, device::threads_for(std::min(count, kThreads)),
-               static_cast<unsigned>(blocks)});
+  call.launch(
+      {device::Kernel::change, &args, device::threads_for(std::min(count, kThreads)), static_cast<unsigned>(blocks)});
 }
 
 void EngineAccess::enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) {

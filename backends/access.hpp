@@ -31,6 +31,9 @@ struct Bounds {
   device::Driver* gpus = nullptr;  ///< driver of the GPU whose memory is offered; null: the processor's
 };
 
+/// Bounds of a peer's memory that is mapped here.
+Bounds mapped_bounds(const device::Extent& offered);
+
 /// Bounds of `bytes` of a peer that are not mapped here.
 Bounds unmapped_bounds(std::size_t bytes);
 
@@ -112,9 +115,8 @@ class MappedAccess final : public StreamAccess {
  public:
   /// `offered` is the peer's, as mapped here.
   MappedAccess(const device::Extent& offered, Counters counters, device::Watch& watch, Mapped mapped, std::string text)
-      : StreamAccess({offered.bytes, 0, offered.driver == nullptr ? "" : std::string("they are carried out ") + kByKernels, {},
-                      offered.driver}, counters, watch, std::move(text), this),
-        offered_(offered), mapped_(std::move(mapped)) {}
+      : StreamAccess(mapped_bounds(offered), counters, watch, std::move(text), this), offered_(offered),
+        mapped_(std::move(mapped)) {}
 
   // In program order, without a request, on memory of the host: for callers that have checked what it reaches, and that
   // the watch is not shut.

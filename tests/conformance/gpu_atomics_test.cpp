@@ -35,7 +35,8 @@ std::vector<T> numbers_in_gpu(const Slice& slice) {
 }
 
 void zero(const GpuSide& side) {
-  if (side.context.rank() == 0) GpuSide::store(side.memory->slice(), std::vector<std::byte>(side.memory->slice().bytes()));
+  if (side.context.rank() == 0)
+    GpuSide::store(side.memory->slice(), std::vector<std::byte>(side.memory->slice().bytes()));
   board().meet(side.context);
 }
 
@@ -381,9 +382,8 @@ std::vector<GpuCase> cases_of_gpu_atomics(bool inline_order) {
   std::vector<GpuCase> all;
   for (const Ground& ground : gpu_grounds()) {
     if (ground.name != "threads" && ground.name != "shm") continue;
-    for (const auto& [source, target] :
-         {std::pair(Whose::hosts, Whose::ours), std::pair(Whose::ours, Whose::ours),
-          std::pair(Whose::users, Whose::users), std::pair(Whose::hosts, Whose::pooled)})
+    for (const auto& [source, target] : {std::pair(Whose::hosts, Whose::ours), std::pair(Whose::ours, Whose::ours),
+                                         std::pair(Whose::users, Whose::users), std::pair(Whose::hosts, Whose::pooled)})
       all.push_back({ground, inline_order, source, target});
   }
   return all;
@@ -481,8 +481,7 @@ void expect_added(Context& context, const char* why) {
     expect_told(side.target.describe(), std::string("no atomics: it is memory of another GPU, ") + why);
     side.target.get(side.stream(), side.piece(0, kWord), 0);  // it did no harm
   } else {
-    for (std::uint64_t i = 0; i < kGpuTimes; ++i)
-      side.target.fetch_add(side.stream(), 0, 1, side.piece(0, kWord));
+    for (std::uint64_t i = 0; i < kGpuTimes; ++i) side.target.fetch_add(side.stream(), 0, 1, side.piece(0, kWord));
   }
   side.meet();
   if (context.rank() == 0) {
