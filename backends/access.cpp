@@ -47,6 +47,16 @@ std::string misuse(const Request& request, const Bounds& bounds) {
   return {};
 }
 
+device::ChangeArgs::What what_of(Kind kind) {
+  using What = device::ChangeArgs::What;
+  switch (kind) {
+    case Kind::fetch_add: return What::fetch_add;
+    case Kind::swap: return What::swap;
+    case Kind::compare_swap: return What::compare_swap;
+    default: return What::accumulate;
+  }
+}
+
 }  // namespace
 
 void change(std::byte* at, const Request& request) noexcept {
@@ -140,6 +150,7 @@ void StreamAccess::enqueue_on_gpu(device::Lane lane, const Request& request) {
   if (gpus_of(request) != nullptr) {
     carry_out(lane, request);
     if (request.counter == Request::kNone) return;
+    rest.kind = Kind::put;
     rest.local = {};
     rest.gpus = nullptr;
   }
@@ -176,21 +187,11 @@ void MappedAccess::carry_out(device::Lane lane, const Request& request) {
 void MappedAccess::change_by_kernel(device::GpuCall& call, const Request& request) const {
   constexpr std::size_t kThreads = 256;     // of a block
   constexpr std::size_t kMostBlocks = 512;  // then each thread changes more numbers than one
-  using What = device::ChangeArgs::What;
   const std::size_t count = request.kind == Kind::accumulate ? request.local.size() / size_of(request.number) : 1;
   if (count == 0) return;
-  const What what = request.kind == Kind::accumulate  ? What::accumulate
-                    : request.kind == Kind::fetch_add ? What::fetch_add
-                    : request.kind == Kind::swap      ? What::swap
-                                                      : What::compare_swap;
-  device::ChangeArgs args{offered_.data + request.offset,
-                          request.local.data(),
-                          request.operand,
-                          request.compare,
-                          count,
-                          what,
-                          request.op,
-                          request.number};
+  std::byte* const there = offered_.data + request.offset;
+  device::ChangeArgs args{there, request.local.data(),  request.operand, request.compare,
+                          count, what_of(request.kind), request.op,      request.number};
   const std::size_t blocks = std::min((count + kThreads - 1) / kThreads, kMostBlocks);
   call.launch(
       {device::Kernel::change, &args, device::threads_for(std::min(count, kThreads)), static_cast<unsigned>(blocks)});

@@ -305,8 +305,12 @@ void TargetCore::let_stream_reach(const Slice& local) const {
 
 void TargetCore::let_kernels_reach(const Slice& local) const {
   let_stream_reach(local);
-  const device::OnDevice current(gpu_use()->driver(), gpu_use()->gpu());
-  if (local.bytes() == 0 || gpu_use()->driver().kernels_reach(local.data())) return;
+  try {
+    const device::OnDevice current(gpu_use()->driver(), gpu_use()->gpu());
+    if (local.bytes() == 0 || gpu_use()->driver().kernels_reach(local.data())) return;
+  } catch (const device::GpuError& reason) {
+    throw error(Code::out_of_resources, epoch() + 1, reason.what());
+  }
   throw error(Code::unsupported, epoch() + 1,
               "kernels of GPU " + std::to_string(gpu_use()->gpu()) + " do not reach the slice of the atomic");
 }

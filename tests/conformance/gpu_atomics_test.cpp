@@ -514,6 +514,29 @@ TEST_P(GpuAtomicsOfPairs, are_refused_on_a_hidden_gpu) {
                   [](Context& context) { expect_added(context, "which has no native atomics for GPU 0"); });
 }
 
+TEST_P(GpuAtomicsOfPairs, refuse_numbers_that_kernels_do_not_reach) {
+  if (!gpu_is_emulated()) return;
+  Peers peers = peers_of(GetParam());
+  peers.environment = {"EMUCUDA_PEERS=0"};
+  run_peers(peers, [](Context& context) {
+    GpuSide side(context, 64, 64);
+    zero(side);
+    const GpuBuffer apart(64, 1);
+    const Region region = context.region(apart.data(), 64);
+    const Stream stream = side.stream();
+    expect_code(Code::unsupported, [&] { side.target.fetch_add(stream, 0, 1, region.slice(0, kWord)); });
+    const auto tell = expect_code(Code::unsupported,
+                                  [&] { side.target.accumulate(stream, Op::sum, Number::int64, region.all(), 0); });
+    ASSERT_TRUE(tell);
+    expect_told(tell->what(), "kernels of GPU 0 do not reach the slice");
+    side.meet();
+    if (context.rank() == 0) {
+      EXPECT_EQ(bytes_in_gpu(side.memory->slice()), std::vector<std::byte>(64));
+    }
+    board().meet(context);
+  });
+}
+
 std::vector<GpuCase> cases_of_pairs() {
   std::vector<GpuCase> all;
   for (const Ground& ground : gpu_grounds()) {
