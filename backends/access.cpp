@@ -57,6 +57,18 @@ device::ChangeArgs::What what_of(Kind kind) {
   }
 }
 
+void change_by_kernel(device::GpuCall& call, std::byte* there, const Request& request) {
+  constexpr std::size_t kThreads = 256;     // of a block
+  constexpr std::size_t kMostBlocks = 512;  // then each thread changes more numbers than one
+  const std::size_t count = request.kind == Kind::accumulate ? request.local.size() / size_of(request.number) : 1;
+  if (count == 0) return;
+  device::ChangeArgs args{there, request.local.data(),  request.operand, request.compare,
+                          count, what_of(request.kind), request.op,      request.number};
+  const std::size_t blocks = std::min((count + kThreads - 1) / kThreads, kMostBlocks);
+  call.launch(
+      {device::Kernel::change, &args, device::threads_for(std::min(count, kThreads)), static_cast<unsigned>(blocks)});
+}
+
 }  // namespace
 
 void change(std::byte* at, const Request& request) noexcept {
@@ -175,26 +187,13 @@ void MappedAccess::carry_out(device::Lane lane, const Request& request) {
   std::byte* const here = request.local.data();
   std::byte* const there = offered_.data + request.offset;
   if (request.atomic() && lane.gpu != nullptr && offered_.driver != nullptr) {
-    change_by_kernel(*lane.gpu, request);
+    change_by_kernel(*lane.gpu, there, request);
   } else if (request.atomic()) {
     change(there, request);
   } else if (!request.local.empty()) {
     const bool get = request.kind == Kind::get;
     device::copy(lane, watch_, get ? here : there, get ? there : here, request.local.size(), gpus_of(request));
   }
-}
-
-void MappedAccess::change_by_kernel(device::GpuCall& call, const Request& request) const {
-  constexpr std::size_t kThreads = 256;     // of a block
-  constexpr std::size_t kMostBlocks = 512;  // then each thread changes more numbers than one
-  const std::size_t count = request.kind == Kind::accumulate ? request.local.size() / size_of(request.number) : 1;
-  if (count == 0) return;
-  std::byte* const there = offered_.data + request.offset;
-  device::ChangeArgs args{there, request.local.data(),  request.operand, request.compare,
-                          count, what_of(request.kind), request.op,      request.number};
-  const std::size_t blocks = std::min((count + kThreads - 1) / kThreads, kMostBlocks);
-  call.launch(
-      {device::Kernel::change, &args, device::threads_for(std::min(count, kThreads)), static_cast<unsigned>(blocks)});
 }
 
 void EngineAccess::enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) {

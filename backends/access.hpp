@@ -143,7 +143,6 @@ class MappedAccess final : public StreamAccess {
 
  private:
   void carry_out(device::Lane lane, const Request& request) override;
-  void change_by_kernel(device::GpuCall& call, const Request& request) const;
 
   device::Extent offered_;
   Mapped mapped_;
