@@ -378,18 +378,7 @@ TEST_P(GpuAtomics, say_what_is_wrong) {
   });
 }
 
-std::vector<GpuCase> cases_of_gpu_atomics(bool inline_order) {
-  std::vector<GpuCase> all;
-  for (const Ground& ground : gpu_grounds()) {
-    if (ground.name != "threads" && ground.name != "shm") continue;
-    for (const auto& [source, target] : {std::pair(Whose::hosts, Whose::ours), std::pair(Whose::ours, Whose::ours),
-                                         std::pair(Whose::users, Whose::users), std::pair(Whose::hosts, Whose::pooled)})
-      all.push_back({ground, inline_order, source, target});
-  }
-  return all;
-}
-
-INSTANTIATE_TEST_SUITE_P(Quick, GpuAtomics, testing::ValuesIn(cases_of_gpu_atomics(false)), GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, GpuAtomics, testing::ValuesIn(gpu_window_cases(false, 64)), GpuCaseName());
 
 // ---- in an order that is no GPU's
 
@@ -460,7 +449,7 @@ TEST_P(GpuAtomicsRefused, to_a_host_stream_that_knows_no_better) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, GpuAtomicsRefused, testing::ValuesIn(cases_of_gpu_atomics(true)), GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, GpuAtomicsRefused, testing::ValuesIn(gpu_window_cases(true, 64)), GpuCaseName());
 
 // ---- two GPUs
 
@@ -488,11 +477,6 @@ void expect_added(Context& context, const char* why) {
     EXPECT_EQ(word_at(bytes_in_gpu(side.memory->slice()), 0), (why == nullptr ? 2 : 1) * kGpuTimes);
   }
   board().meet(context);
-}
-
-bool by_hip() {
-  const char* const vendors = std::getenv("SLUICE_GPUS");
-  return vendors != nullptr && std::string(vendors) == "hip";
 }
 
 // What a real link does, no call of the tests tells. It must not be asked before a rank has chosen its GPU.

@@ -286,16 +286,8 @@ TEST_P(GpuWindows, are_used_on_host_streams) {
 }
 
 std::vector<GpuCase> cases_of_gpu_windows() {
-  std::vector<GpuCase> all;
-  for (const Ground& ground : gpu_grounds()) {
-    if (ground.name != "threads" && ground.name != "shm") continue;
-    for (const bool inline_order : {false, true}) {
-      for (const auto& [source, target] :
-           {std::pair(Whose::hosts, Whose::ours), std::pair(Whose::ours, Whose::ours),
-            std::pair(Whose::users, Whose::users), std::pair(Whose::hosts, Whose::pooled)})
-        all.push_back({ground, inline_order, source, target, 1, 4097});
-    }
-  }
+  std::vector<GpuCase> all = gpu_window_cases(false, 4097);
+  for (const GpuCase& one : gpu_window_cases(true, 4097)) all.push_back(one);
   return all;
 }
 

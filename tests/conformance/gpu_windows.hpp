@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "tests/conformance/gpu_cases.hpp"
@@ -53,5 +54,20 @@ struct GpuSide {
   Window window;
   Target target;
 };
+
+/// Of peers that map the memory.
+inline std::vector<GpuCase> gpu_window_cases(bool inline_order, std::size_t bytes) {
+  std::vector<GpuCase> all;
+  for (const Ground& ground : gpu_grounds()) {
+    if (ground.name != "threads" && ground.name != "shm") continue;
+    for (const auto& [source, target] :
+         {std::pair(Whose::hosts, Whose::ours), std::pair(Whose::ours, Whose::ours),
+          std::pair(Whose::users, Whose::users), std::pair(Whose::hosts, Whose::pooled)}) {
+      if (by_hip() && ground.processes && target == Whose::pooled) continue;  // it gives pools to no other process
+      all.push_back({ground, inline_order, source, target, 1, bytes});
+    }
+  }
+  return all;
+}
 
 }  // namespace sluice::test
