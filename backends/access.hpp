@@ -16,7 +16,7 @@
 
 namespace sluice::backends {
 
-/// Who carries out the atomics on memory of a GPU, which need not be atomic with processors.
+/// How atomics on memory of a GPU are carried out: a GPU need not be atomic with processors.
 inline constexpr const char* kByKernels = "by kernels on the streams of GPUs that map it, since it is memory of a GPU";
 
 /// @throws std::invalid_argument for memory whose words would not be aligned.

@@ -176,7 +176,7 @@ SLUICE_DEVICE void convert_numbers(const auto& threads, std::byte* to, const std
                           convert(load_number<From, Aligned>(from + i * sizeof(From))));
 }
 
-// Of atomics: if one of the two is NaN, the number in memory stays.
+// The minimum and maximum of atomics keep the number in memory if one of the two is NaN.
 template <class T>
 struct AtomicMin {
   SLUICE_DEVICE T operator()(T there, T operand) const { return operand < there ? operand : there; }

@@ -99,7 +99,7 @@ TEST_P(GpuAtomics, make_a_lock) {
   });
 }
 
-/// What an operation makes of a number and an operand.
+/// Returns the result of an atomic on a number.
 template <class T>
 T changed(Op op, T there, T operand) {
   switch (op) {
@@ -479,7 +479,8 @@ void expect_added(Context& context, const char* why) {
   board().meet(context);
 }
 
-// What a real link does, no call of the tests tells. It must not be asked before a rank has chosen its GPU.
+// The tests do not know the links between real GPUs. `gpu_is_emulated` starts the driver, so each rank first chooses
+// its GPU.
 
 TEST_P(GpuAtomicsOfPairs, are_atomic_where_the_link_is) {
   run_on_two_gpus(GetParam(), "1,0", [](Context& context) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that wait where GPUs' streams cannot: used only where a program asks for them.
-#include <cstdlib>
 #include <string_view>
 
 #include "base/words.hpp"

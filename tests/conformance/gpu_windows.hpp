@@ -55,7 +55,7 @@ struct GpuSide {
   Target target;
 };
 
-/// Of peers that map the memory.
+/// The cases in which all peers map the memory.
 inline std::vector<GpuCase> gpu_window_cases(bool inline_order, std::size_t bytes) {
   std::vector<GpuCase> all;
   for (const Ground& ground : gpu_grounds()) {
