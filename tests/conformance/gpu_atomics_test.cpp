@@ -366,6 +366,10 @@ TEST_P(GpuAtomics, say_what_is_wrong) {
     expect_code(Code::bad_argument, [&] { target.accumulate(stream, Op::product, Number::int32, word, 0); });
     expect_code(Code::bad_argument, [&] { target.accumulate(stream, Op::sum, Number::float16, word, 0); });
     expect_code(Code::bad_argument, [&] { target.accumulate_notify(stream, Op::sum, Number::int32, word, 0, 2); });
+    capture_mode = CaptureMode::of_thread;
+    side.flush();
+    expect_code(Code::unsupported,
+                [&] { const GpuGraph graph(*side.gpu, [&] { target.fetch_add(stream, 0, 1, word); }); });
     target.accumulate(stream, Op::sum, Number::int32, {}, 0);  // none
     expect_told(target.describe(), "atomics: by kernels on the streams of GPUs that map it");
     side.meet();
