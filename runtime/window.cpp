@@ -8,6 +8,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/log.hpp"
 #include "base/text.hpp"
 #include "peers/bootstrap.hpp"
 #include "runtime/handles.hpp"
@@ -96,9 +97,26 @@ WindowFacts facts_of(std::string_view text) {
   return facts;
 }
 
+namespace {
+
+/// The GPU whose memory it is. Zeros: of none, or its driver does not tell.
+device::GpuId gpu_of(const Slice& memory) noexcept {
+  const device::Extent extent = extent_of(memory);
+  if (extent.driver == nullptr) return {};
+  try {
+    const auto found = extent.driver->find(extent.data);
+    if (found) return extent.driver->id_of(found->device);
+  } catch (const device::GpuError& reason) {
+    base::log(base::LogLevel::warn, reason.what());
+  }
+  return {};
+}
+
+}  // namespace
+
 WindowCore::WindowCore(std::shared_ptr<const Services> services, WindowOpening what)
     : opening(std::move(what)), id(new_secret()), scope_of_handle(scope_of(id)), services_(std::move(services)),
-      counter_words_(opening.counters) {
+      gpu_(gpu_of(opening.memory)), counter_words_(opening.counters) {
   if (!all_map(opening.memory)) need_agent();
   notice_end = base::make_here<NoticeEnd>(services_, opening_alone(0, Role::notices));
 }
@@ -114,15 +132,13 @@ bool WindowCore::all_map(const Slice& memory) const noexcept {
 
 WindowFacts WindowCore::facts(const Piece* piece) const {
   const Slice& memory = piece == nullptr ? opening.memory : piece->memory;
-  const device::Extent extent = extent_of(memory);
   WindowFacts facts;
-  facts.of_gpu = extent.driver != nullptr;
+  facts.of_gpu = extent_of(memory).driver != nullptr;
   facts.by_agent = !facts.of_gpu && !all_map(memory);
   facts.counters = opening.counters;
   facts.at = piece == nullptr ? 0 : piece->at;
   facts.scope = piece == nullptr ? scope_of_handle : piece->scope;
-  const auto found = facts.of_gpu ? extent.driver->find(extent.data) : std::nullopt;
-  if (found) facts.gpu = extent.driver->id_of(found->device);
+  facts.gpu = piece == nullptr ? gpu_ : piece->gpu;
   return facts;
 }
 
@@ -205,10 +221,12 @@ std::uint64_t WindowCore::attach(std::optional<std::uint64_t> at, Slice memory) 
   memory = detail::SliceAccess::own(std::move(memory));
   if (const std::string why = why_no_window(memory); !why.empty()) throw error(Code::bad_argument, why);
   if (!all_map(memory)) need_agent();
+  const device::GpuId gpu = gpu_of(memory);  // no call of a driver with the mutex
   const std::lock_guard lock(services_->registry.mutex());
   if (closing) throw error(Code::misuse, "the window is closed here");
   const std::uint64_t begin = place_for(at, memory.bytes());
-  auto piece = std::make_shared<Piece>(Piece{begin, std::move(memory), scope_of_handle + as_bytes(++attached_), false});
+  auto piece =
+      std::make_shared<Piece>(Piece{begin, std::move(memory), scope_of_handle + as_bytes(++attached_), false, gpu});
   services_->registry.add_piece(*this, *piece);
   pieces[begin] = std::move(piece);
   return begin;

@@ -30,6 +30,7 @@ struct Piece {
   Slice memory;
   std::string scope;    ///< of the lines of its targets
   bool leaves = false;  ///< it is being detached; with the registry's mutex
+  device::GpuId gpu{};  ///< if it is memory of a GPU
 };
 
 /// The end that an owner has for one target of a peer. Its memory is that of the window, or of a piece; it has no
@@ -144,6 +145,7 @@ class WindowCore {
   std::string what_holds_up() const;
 
   const std::shared_ptr<const Services> services_;
+  const device::GpuId gpu_;  // if it is memory of a GPU
   const CounterWords counter_words_;
   std::unique_ptr<Agent> agent_;  // null: every rank maps the memory
   std::uint64_t attached_ = 0;    // how many pieces, those among them that were detached
