@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/access.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -46,6 +47,28 @@ std::string misuse(const Request& request, const Bounds& bounds) {
   return {};
 }
 
+device::ChangeArgs::What what_of(Kind kind) {
+  using What = device::ChangeArgs::What;
+  switch (kind) {
+    case Kind::fetch_add: return What::fetch_add;
+    case Kind::swap: return What::swap;
+    case Kind::compare_swap: return What::compare_swap;
+    default: return What::accumulate;
+  }
+}
+
+void change_by_kernel(device::GpuCall& call, std::byte* there, const Request& request) {
+  constexpr std::size_t kThreads = 256;     // of a block
+  constexpr std::size_t kMostBlocks = 512;  // then each thread changes more numbers than one
+  const std::size_t count = request.kind == Kind::accumulate ? request.local.size() / size_of(request.number) : 1;
+  if (count == 0) return;
+  device::ChangeArgs args{there, request.local.data(),  request.operand, request.compare,
+                          count, what_of(request.kind), request.op,      request.number};
+  const std::size_t blocks = std::min((count + kThreads - 1) / kThreads, kMostBlocks);
+  call.launch(
+      {device::Kernel::change, &args, device::threads_for(std::min(count, kThreads)), static_cast<unsigned>(blocks)});
+}
+
 }  // namespace
 
 void change(std::byte* at, const Request& request) noexcept {
@@ -55,6 +78,14 @@ void change(std::byte* at, const Request& request) noexcept {
     return;
   }
   change_numbers(at, request.op, request.number, request.local);
+}
+
+Bounds mapped_bounds(const device::Extent& offered) {
+  Bounds bounds;
+  bounds.offered = offered.bytes;
+  bounds.gpus = offered.driver;
+  if (bounds.gpus != nullptr) bounds.no_atomics = std::string("they are carried out ") + kByKernels;
+  return bounds;
 }
 
 Bounds unmapped_bounds(std::size_t bytes) {
@@ -71,7 +102,7 @@ void fail_shut(device::Watch& watch) noexcept {
   watch.fail(Code::closed, "the peer has closed its memory, and later accesses move nothing");
 }
 
-bool taken(const Request& request, const Bounds& bounds, device::Watch& watch) {
+bool taken(const Request& request, const Bounds& bounds, device::Watch& watch, bool on_gpu) {
   if (watch.shut()) {
     fail_shut(watch);
     return false;
@@ -80,7 +111,8 @@ bool taken(const Request& request, const Bounds& bounds, device::Watch& watch) {
     watch.fail(Code::misuse, why);
     return false;
   }
-  if (request.atomic() && !bounds.no_atomics.empty()) {
+  const bool by_kernel = on_gpu && bounds.gpus != nullptr;
+  if (request.atomic() && !by_kernel && !bounds.no_atomics.empty()) {
     watch.fail(Code::unsupported, "no atomics on the peer's memory: " + bounds.no_atomics);
     return false;
   }
@@ -96,7 +128,7 @@ Counters counters_at(std::byte* data, std::size_t bytes) noexcept {
 }
 
 void StreamAccess::enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) {
-  if (taken(request, bounds_, watch_)) {
+  if (taken(request, bounds_, watch_, lane.gpu != nullptr)) {
     if (lane.gpu != nullptr) {
       enqueue_on_gpu(lane, request);
     } else {
@@ -114,9 +146,9 @@ void StreamAccess::carry_out_and_count(const Request& request) {
   base::add_one(counter.word, counter.parking);
 }
 
-/// If either side is a GPU's memory, the stream copies. The processor does the rest in a host function of the
-/// stream: GPUs need not be atomic with processors, and a copy between two places of the processor's memory by CUDA's
-/// driver would make the host wait until the stream reaches it.
+/// If either side is a GPU's memory, the stream copies, or a kernel changes it. The processor does the rest in a host
+/// function of the stream: GPUs need not be atomic with processors, and a copy between two places of the processor's
+/// memory by CUDA's driver would make the host wait until the stream reaches it.
 void StreamAccess::enqueue_on_gpu(device::Lane lane, const Request& request) {
   struct Later {
     StreamAccess& access;
@@ -130,6 +162,7 @@ void StreamAccess::enqueue_on_gpu(device::Lane lane, const Request& request) {
   if (gpus_of(request) != nullptr) {
     carry_out(lane, request);
     if (request.counter == Request::kNone) return;
+    rest.kind = Kind::put;
     rest.local = {};
     rest.gpus = nullptr;
   }
@@ -153,7 +186,9 @@ void MappedAccess::reach_from(device::Driver& driver) {
 void MappedAccess::carry_out(device::Lane lane, const Request& request) {
   std::byte* const here = request.local.data();
   std::byte* const there = offered_.data + request.offset;
-  if (request.atomic()) {
+  if (request.atomic() && lane.gpu != nullptr && offered_.driver != nullptr) {
+    change_by_kernel(*lane.gpu, there, request);
+  } else if (request.atomic()) {
     change(there, request);
   } else if (!request.local.empty()) {
     const bool get = request.kind == Kind::get;

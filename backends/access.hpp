@@ -16,8 +16,8 @@
 
 namespace sluice::backends {
 
-/// Why processors carry out no atomics on it.
-inline constexpr const char* kOfGpu = "it is memory of a GPU, which need not be atomic with processors";
+/// How atomics on memory of a GPU are carried out: a GPU need not be atomic with processors.
+inline constexpr const char* kByKernels = "by kernels on the streams of GPUs that map it, since it is memory of a GPU";
 
 /// @throws std::invalid_argument for memory whose words would not be aligned.
 void check_offered(const device::Extent& memory);
@@ -26,10 +26,13 @@ void check_offered(const device::Extent& memory);
 struct Bounds {
   std::size_t offered = 0;         ///< bytes of the peer's memory
   std::size_t counters = 0;        ///< of the peer
-  std::string no_atomics{};        ///< why there are none; empty: there are
+  std::string no_atomics{};        ///< why processors carry out none; empty: they do
   std::string no_gpus{};           ///< why not from or to a GPU's memory
   device::Driver* gpus = nullptr;  ///< driver of the GPU whose memory is offered; null: the processor's
 };
+
+/// Bounds of a peer's memory that is mapped here.
+Bounds mapped_bounds(const device::Extent& offered);
 
 /// Bounds of `bytes` of a peer that are not mapped here.
 Bounds unmapped_bounds(std::size_t bytes);
@@ -52,8 +55,9 @@ Offered offered_by(const Key& key) {
   throw std::runtime_error(std::string(why, key.bytes.size() - sizeof offered));
 }
 
-/// Returns whether the request may be carried out. If not, the watch has failed with the reason.
-bool taken(const Request& request, const Bounds& bounds, device::Watch& watch);
+/// Returns whether the request may be carried out; `on_gpu`: on a GPU's stream. If not, the watch has failed with the
+/// reason.
+bool taken(const Request& request, const Bounds& bounds, device::Watch& watch, bool on_gpu = false);
 
 /// Changes the word in one step. Returns the value before.
 inline std::uint64_t change_word(std::byte* at, Request::Kind kind, std::uint64_t operand,
@@ -99,20 +103,20 @@ class StreamAccess : public Access {
   Counters counters_;
 
  private:
-  /// In the lane's order; on a GPU's stream, only what copies from or to a GPU's memory.
+  /// In the lane's order; on a GPU's stream, only what reads or changes a GPU's memory.
   virtual void carry_out(device::Lane lane, const Request& request) = 0;
   void carry_out_and_count(const Request& request);
   void enqueue_on_gpu(device::Lane lane, const Request& request);
 };
 
-/// Copies, and the processor's own atomics, on memory that is mapped here. On memory of a GPU: copies alone.
+/// Copies, and the processor's own atomics, on memory that is mapped here. On memory of a GPU: copies, and atomics by
+/// kernels, for callers that have checked that those of the stream's GPU reach it, and are atomic there.
 class MappedAccess final : public StreamAccess {
  public:
   /// `offered` is the peer's, as mapped here.
   MappedAccess(const device::Extent& offered, Counters counters, device::Watch& watch, Mapped mapped, std::string text)
-      : StreamAccess({offered.bytes, 0, offered.driver == nullptr ? "" : kOfGpu, {}, offered.driver}, counters, watch,
-                     std::move(text), this),
-        offered_(offered), mapped_(std::move(mapped)) {}
+      : StreamAccess(mapped_bounds(offered), counters, watch, std::move(text), this), offered_(offered),
+        mapped_(std::move(mapped)) {}
 
   // In program order, without a request, on memory of the host: for callers that have checked what it reaches, and that
   // the watch is not shut.

@@ -6,22 +6,12 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
 
 #include "base/wide.hpp"
+#include "device/arithmetic.hpp"
 
 namespace sluice::backends {
 namespace {
-
-template <class T>
-T sum(T there, T operand) noexcept {
-  if constexpr (std::is_integral_v<T>) {
-    using Unsigned = std::make_unsigned_t<T>;
-    return static_cast<T>(static_cast<Unsigned>(there) + static_cast<Unsigned>(operand));
-  } else {
-    return there + operand;
-  }
-}
 
 template <class T>
 T load(const std::byte* from) noexcept {
@@ -106,25 +96,8 @@ void replace_all(std::byte* at, std::span<const std::byte> operands) noexcept {
 
 template <class T>
 void change_numbers_of(std::byte* at, Op op, std::span<const std::byte> operands) noexcept {
-  switch (op) {
-    case Op::sum: return change_all<T>(at, operands, [](T there, T operand) { return sum(there, operand); });
-    case Op::min:
-      return change_all<T>(at, operands, [](T there, T operand) { return operand < there ? operand : there; });
-    case Op::max:
-      return change_all<T>(at, operands, [](T there, T operand) { return operand > there ? operand : there; });
-    case Op::replace: return replace_all<T>(at, operands);
-    case Op::product: return;  // of collectives alone
-    case Op::bit_and:
-    case Op::bit_or:
-    case Op::bit_xor: break;
-  }
-  if constexpr (std::is_integral_v<T>) {
-    if (op == Op::bit_and)
-      return change_all<T>(at, operands, [](T there, T operand) { return static_cast<T>(there & operand); });
-    if (op == Op::bit_or)
-      return change_all<T>(at, operands, [](T there, T operand) { return static_cast<T>(there | operand); });
-    change_all<T>(at, operands, [](T there, T operand) { return static_cast<T>(there ^ operand); });
-  }
+  if (op == Op::replace) return replace_all<T>(at, operands);
+  kernel::with_change<T>(op, [&](auto change) { change_all<T>(at, operands, change); });
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ template <sluice::AtomicsBy by, sluice_atomics_by c_by>
 constexpr bool same_atomics = static_cast<int>(by) == static_cast<int>(c_by);
 static_assert(same_atomics<sluice::AtomicsBy::processors, SLUICE_ATOMICS_BY_PROCESSORS> &&
               same_atomics<sluice::AtomicsBy::owner, SLUICE_ATOMICS_BY_OWNER> &&
-              same_atomics<sluice::AtomicsBy::none, SLUICE_ATOMICS_BY_NONE>);
+              same_atomics<sluice::AtomicsBy::gpus, SLUICE_ATOMICS_BY_GPUS>);
 
 static_assert(sizeof(sluice::WindowHandle) == SLUICE_WINDOW_HANDLE_BYTES);
 static_assert(sluice::Window::kMostCounters == SLUICE_MOST_COUNTERS);

@@ -176,7 +176,17 @@ SLUICE_DEVICE void convert_numbers(const auto& threads, std::byte* to, const std
                           convert(load_number<From, Aligned>(from + i * sizeof(From))));
 }
 
-/// Calls `work` with the operation for numbers of type T.
+// The minimum and maximum of atomics keep the number in memory if one of the two is NaN.
+template <class T>
+struct AtomicMin {
+  SLUICE_DEVICE T operator()(T there, T operand) const { return operand < there ? operand : there; }
+};
+template <class T>
+struct AtomicMax {
+  SLUICE_DEVICE T operator()(T there, T operand) const { return operand > there ? operand : there; }
+};
+
+/// Calls `work` with the operation of a collective for numbers of type T.
 template <class T, class Work>
 SLUICE_DEVICE void with_operation(Op op, Work work) {
   switch (op) {
@@ -194,6 +204,15 @@ SLUICE_DEVICE void with_operation(Op op, Work work) {
     if (op == Op::bit_or) return work(Or<T>());
     work(Xor<T>());
   }
+}
+
+/// Calls `work` with the operation of an atomic, on a number of type T in memory and an operand; not for Op::replace,
+/// which needs no number in memory.
+template <class T, class Work>
+SLUICE_DEVICE void with_change(Op op, Work work) {
+  if (op == Op::min) return work(AtomicMin<T>());
+  if (op == Op::max) return work(AtomicMax<T>());
+  if (op != Op::product) with_operation<T>(op, work);
 }
 
 }  // namespace sluice::kernel

@@ -23,6 +23,17 @@ class Cuda final : public CudaStreams {
     return at != nullptr && about<CUdeviceptr>(at, CU_POINTER_ATTRIBUTE_DEVICE_POINTER) == address(at);
   }
 
+  /// Over a link without native atomics, a GPU's atomic in another's memory is a read and a write.
+  bool atomic_in(int device, const GpuId& of) override {
+    const auto owner = find_device(of);
+    int native = 0;
+    if (owner == device) return true;
+    return owner &&
+           calls_.DeviceGetP2PAttribute(&native, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, device_handle(device),
+                                        device_handle(*owner)) == CUDA_SUCCESS &&
+           native != 0;
+  }
+
   std::optional<GpuMemory> find(const void* at) override {
     if (about<CUmemorytype>(at, CU_POINTER_ATTRIBUTE_MEMORY_TYPE) != CU_MEMORYTYPE_DEVICE ||
         about<unsigned>(at, CU_POINTER_ATTRIBUTE_IS_MANAGED) != 0)
@@ -88,7 +99,7 @@ class Cuda final : public CudaStreams {
   std::optional<GpuExport> share(const GpuMemory& memory) override {
     const Apart apart(*this, memory.device);
     GpuExport share;
-    share.names.device = uuid(memory.device);
+    share.names.device = id_of(memory.device);
     // Other names of a piece are those of the whole block that it lies in.
     if (auto* const pool = about<CUmemoryPool>(memory.data, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE); pool != nullptr)
       return share_piece(pool, memory, std::move(share));

@@ -47,6 +47,7 @@ struct CudaCalls {
   Call<decltype(::cuDeviceTotalMem)> DeviceTotalMem{all, "cuDeviceTotalMem"};
   Call<decltype(::cuDeviceGetAttribute)> DeviceGetAttribute{all, "cuDeviceGetAttribute"};
   Call<decltype(::cuDeviceCanAccessPeer)> DeviceCanAccessPeer{all, "cuDeviceCanAccessPeer"};
+  Call<decltype(::cuDeviceGetP2PAttribute)> DeviceGetP2PAttribute{all, "cuDeviceGetP2PAttribute"};
   Call<decltype(::cuDevicePrimaryCtxRetain)> DevicePrimaryCtxRetain{all, "cuDevicePrimaryCtxRetain"};
   Call<decltype(::cuCtxGetCurrent)> CtxGetCurrent{all, "cuCtxGetCurrent"};
   Call<decltype(::cuCtxGetDevice)> CtxGetDevice{all, "cuCtxGetDevice"};

@@ -58,11 +58,13 @@ enum class Kernel {
   end_put,
   wait,
   release,
-  reduce
+  reduce,
+  change
 };
 inline constexpr std::array kKernelNames{"sluice_write",   "sluice_small_puts", "sluice_few_puts",  "sluice_operate",
                                          "sluice_acquire", "sluice_put",        "sluice_begin_put", "sluice_copy",
-                                         "sluice_end_put", "sluice_wait",       "sluice_release",   "sluice_reduce"};
+                                         "sluice_end_put", "sluice_wait",       "sluice_release",   "sluice_reduce",
+                                         "sluice_change"};
 
 // The compiled kernels, which are part of the library, for the GPUs that the build was configured for.
 /// A fat binary for cuModuleLoadData; empty if this build has no CUDA part.
@@ -113,9 +115,12 @@ struct PoolPiece {
   bool operator==(const PoolPiece& other) const { return process == other.process && at == other.at; }
 };
 
+/// Identifier of a GPU, the same in all processes.
+using GpuId = std::array<std::byte, 16>;
+
 /// All names that a driver has for a GPU's memory. Processes send them as bytes.
 struct GpuNames {
-  std::array<std::byte, 16> device{};  ///< which GPU, the same in all processes
+  GpuId device{};
   GpuHandle handle{};
   PoolPiece piece;
 };
@@ -138,6 +143,10 @@ class Driver {
   virtual base::Facts facts(int device) = 0;
   /// Returns the calling thread's GPU.
   virtual int current_device() = 0;
+  virtual GpuId id_of(int device) const = 0;
+  /// True if atomics of kernels on `device`, in memory of GPU `of` that they reach, are atomic with those of all other
+  /// GPUs there.
+  virtual bool atomic_in(int device, const GpuId& of) = 0;
 
   /// True if the GPU's streams that see a NIC's later write elsewhere see its earlier writes into the GPU's memory too.
   virtual bool orders_writes_of_others(int device) = 0;

@@ -170,6 +170,8 @@ class Hip final : public VendorDriver<HipCalls> {
            (type_of(attributes) != hipMemoryTypeDevice || attributes.device == current_device());
   }
 
+  bool atomic_in(int device, const GpuId& of) override { return find_device(of) == device; }
+
   void call(void* stream, void (*function)(void*), void* argument) override {
     if (calls_.LaunchHostFunc.address == nullptr) throw GpuError("this HIP has no host functions");
     VendorDriver::call(stream, function, argument);
@@ -207,7 +209,7 @@ class Hip final : public VendorDriver<HipCalls> {
     hipIpcMemHandle_t ipc{};
     if (calls_.IpcGetMemHandle(&ipc, memory.data) != hipSuccess) return std::nullopt;
     share.names.handle = std::bit_cast<GpuHandle>(ipc);
-    share.names.device = uuid(memory.device);
+    share.names.device = id_of(memory.device);
     return share;
   }
 

@@ -38,4 +38,9 @@ SLUICE_KERNEL sluice_reduce(ReduceArgs args) {
   kernel::reduce(kernel::Block(), args, grid.x(), grid.size_x());
 }
 
+SLUICE_KERNEL sluice_change(ChangeArgs args) {
+  const kernel::Grid grid;
+  kernel::change(kernel::Block(), args, grid.x(), grid.size_x());
+}
+
 }  // namespace sluice::device

@@ -88,6 +88,19 @@ struct ReduceArgs {
   Number number;  ///< for `combine`: not of 16 bits
 };
 
+/// An atomic on a word, by one thread, or on numbers, by any number of blocks.
+struct ChangeArgs {
+  enum class What : std::uint8_t { fetch_add, swap, compare_swap, accumulate };
+  std::byte* there;
+  std::byte* local;       ///< takes the word before; the operands of `accumulate`
+  std::uint64_t operand;  ///< of a word
+  std::uint64_t compare;  ///< of `compare_swap`
+  std::uint64_t count;    ///< of numbers
+  What what;
+  Op op;
+  Number number;  ///< not of 16 bits
+};
+
 }  // namespace sluice::device
 
 namespace sluice::kernel {
@@ -276,6 +289,69 @@ SLUICE_DEVICE void reduce(const Block& block, const device::ReduceArgs& args, st
   if (args.what == What::widen) return convert(threads, args, Widen<Number::bfloat16>());
   if (half) return convert(threads, args, Narrowed<Number::float16>());
   convert(threads, args, Narrowed<Number::bfloat16>());
+}
+
+SLUICE_DEVICE std::uint64_t change_word(std::uint64_t& word, const device::ChangeArgs& args) {
+  using What = device::ChangeArgs::What;
+  if (args.what == What::fetch_add) return fetch_add(word, args.operand);
+  if (args.what == What::swap) return exchange(word, args.operand);
+  return compare_exchange(word, args.compare, args.operand);
+}
+
+/// Not by instructions for float32: the addition of CUDA's takes subnormal numbers for zeros.
+template <class T, class Bits>
+SLUICE_DEVICE void change_number(Bits& number, T operand, Op op) {
+  if (op == Op::replace) {
+    exchange(number, bits_as<Bits>(operand));
+    return;
+  }
+  if constexpr (std::is_integral_v<T>) {
+    if (op == Op::sum) {
+      fetch_add(number, bits_as<Bits>(operand));
+      return;
+    }
+  }
+  with_change<T>(op, [&](auto change) {
+    Bits there = load_relaxed(number);
+    for (;;) {
+      const Bits found = compare_exchange(number, there, bits_as<Bits>(change(bits_as<T>(there), operand)));
+      if (found == there) return;
+      there = found;
+    }
+  });
+}
+
+template <class T>
+SLUICE_DEVICE void change_numbers(const auto& threads, const device::ChangeArgs& args) {
+  using Bits = std::conditional_t<sizeof(T) == sizeof(std::uint32_t), std::uint32_t, std::uint64_t>;
+  auto* const numbers = reinterpret_cast<Bits*>(args.there);
+  for (std::uint64_t i = threads.index(); i < args.count; i += threads.size())
+    change_number(numbers[i], load_number<T, false>(args.local + i * sizeof(T)), args.op);
+}
+
+SLUICE_DEVICE void change_any(const auto& threads, const device::ChangeArgs& args) {
+  switch (args.number) {
+    case Number::int32: return change_numbers<std::int32_t>(threads, args);
+    case Number::uint32: return change_numbers<std::uint32_t>(threads, args);
+    case Number::int64: return change_numbers<std::int64_t>(threads, args);
+    case Number::uint64: return change_numbers<std::uint64_t>(threads, args);
+    case Number::float64: return change_numbers<double>(threads, args);
+    default: return change_numbers<float>(threads, args);
+  }
+}
+
+/// The share of block `which` of `blocks`. A word is changed behind all earlier accesses of the stream, and ahead of
+/// all later ones, also for ranks that see the change before the kernel has ended.
+template <class Block>
+SLUICE_DEVICE void change(const Block& block, const device::ChangeArgs& args, std::uint32_t which,
+                          std::uint32_t blocks) {
+  const AllThreads<Block> threads{which, blocks, block};
+  if (args.what == device::ChangeArgs::What::accumulate) return change_any(threads, args);
+  if (threads.index() != 0) return;
+  fence();
+  const std::uint64_t before = change_word(*reinterpret_cast<std::uint64_t*>(args.there), args);
+  fence();
+  store_number<false>(args.local, before);
 }
 
 }  // namespace sluice::kernel

@@ -49,6 +49,7 @@ class VendorDriver : public Driver {
   const char* name() const noexcept final { return Calls::kName; }
   const std::string& why_not() const noexcept final { return why_not_; }
   int devices() const noexcept final { return static_cast<int>(resources_.size()); }
+  GpuId id_of(int device) const final { return resources_.at(static_cast<std::size_t>(device)).id; }
 
   void call(void* stream, void (*function)(void*), void* argument) override {
     require(calls_.LaunchHostFunc, handle(stream), function, argument);
@@ -96,7 +97,6 @@ class VendorDriver : public Driver {
 
  protected:
   using Result = typename Calls::Result;
-  using Uuid = std::array<std::byte, 16>;
 
   /// While it lives, a GPU is current, and calls of this thread that a capture would forbid end no capture, of whatever
   /// thread: they are not part of it.
@@ -140,12 +140,11 @@ class VendorDriver : public Driver {
   /// Called by constructors, once for each GPU.
   template <class VendorUuid>
   void add_device(const VendorUuid& uuid) {
-    resources_.emplace_back().uuid = std::bit_cast<Uuid>(uuid);
+    resources_.emplace_back().id = std::bit_cast<GpuId>(uuid);
   }
-  const Uuid& uuid(int device) const { return resources_.at(static_cast<std::size_t>(device)).uuid; }
   /// Returns the number of a GPU here, unless it is hidden from this process.
-  std::optional<int> find_device(const Uuid& uuid) const {
-    const auto gpu = std::ranges::find(resources_, uuid, &Resources::uuid);
+  std::optional<int> find_device(const GpuId& id) const {
+    const auto gpu = std::ranges::find(resources_, id, &Resources::id);
     return gpu == resources_.end() ? std::nullopt : std::optional(static_cast<int>(gpu - resources_.begin()));
   }
 
@@ -191,7 +190,7 @@ class VendorDriver : public Driver {
   using Functions = std::array<typename Calls::Function, kKernelNames.size()>;
   /// The streams and kernels of one GPU.
   struct Resources {
-    Uuid uuid{};
+    GpuId id{};
     std::vector<void*> idle;          // streams of ours, for work that no stream of the user orders
     std::atomic<void*> own{nullptr};  // one more, for work that nothing waits for
     typename Calls::Module module = nullptr;

@@ -15,19 +15,30 @@ namespace sluice::runtime {
 class TargetCore::AccessPut final : public backends::Put {
  public:
   AccessPut(std::unique_ptr<backends::Access> access, const WindowFacts& facts)
-      : Put(access->fired_by), posted(access->posted), access_(std::move(access)),
-        atomics_(facts.of_gpu
-                     ? std::string("; no atomics: ") + backends::kOfGpu
-                     : std::string("; atomics: by ") + (facts.by_agent ? "a thread of the owner" : "the processor")) {}
+      : Put(access->fired_by), posted(access->posted), access_(std::move(access)), of_gpu_(facts.of_gpu),
+        gpu_(facts.gpu) {
+    if (!of_gpu_) {
+      atomics_ = std::string("; atomics: by ") + (facts.by_agent ? "a thread of the owner" : "the processor");
+    } else if (access_->by_mapping == nullptr) {
+      refuse_atomics("it is memory of a GPU, and not mapped here");
+    } else {
+      atomics_ = std::string("; atomics: ") + backends::kByKernels;
+    }
+  }
 
   AgentClient* client = nullptr;  ///< null: no atomic was sent to the agent
   /// The accesses, if the engine posts them; else null.
   backends::EngineAccess* const posted;
+  /// Why kernels carry out no atomics in a window of a GPU's memory; empty: those of GPUs that map it do.
+  const std::string& no_kernels() const noexcept { return no_kernels_; }
 
   backends::Access& access() noexcept { return *access_; }
   void enqueue(device::Lane, std::uint64_t, backends::Range) override {}
   void enqueue_all(device::Lane, std::uint64_t, std::uint64_t) override {}
-  void reach_from(device::Driver& driver) override { access_->reach_from(driver); }
+  void reach_from(device::Driver& driver) override {
+    access_->reach_from(driver);
+    if (of_gpu_ && access_->by_mapping != nullptr) look_at_kernels(driver, driver.current_device());
+  }
   std::optional<backends::ByKernel> by_kernel(device::Driver*) override { return std::nullopt; }
   bool landed(std::uint64_t) override { return true; }
   /// Atomics of the agent have completed, too.
@@ -37,8 +48,25 @@ class TargetCore::AccessPut final : public backends::Put {
   std::string describe() const override { return access_->how + atomics_; }
 
  private:
+  void refuse_atomics(std::string why) {
+    no_kernels_ = std::move(why);
+    atomics_ = "; no atomics: " + no_kernels_;
+  }
+  void look_at_kernels(device::Driver& driver, int gpu) {
+    const std::string name = "GPU " + std::to_string(gpu);
+    if (!driver.has_kernels(gpu)) return refuse_atomics("this build has no kernels for " + name);
+    const device::Extent& offered = access_->by_mapping->offered();
+    if (offered.driver != &driver || !driver.kernels_reach(offered.data))
+      return refuse_atomics("it is memory of another GPU, which kernels of " + name + " do not reach");
+    if (!driver.atomic_in(gpu, gpu_))
+      refuse_atomics("it is memory of another GPU, which has no native atomics for " + name);
+  }
+
   std::unique_ptr<backends::Access> access_;
+  const bool of_gpu_;
+  const device::GpuId gpu_;
   std::string atomics_;
+  std::string no_kernels_;
 };
 
 std::unique_ptr<backends::Put> TargetCore::prepare(backends::Link& link, RemoteEnd& remote) {
@@ -247,13 +275,18 @@ void TargetCore::check_aligned(std::uint64_t offset, std::size_t size) const {
                   " in the window");
 }
 
-void TargetCore::refuse_atomic() const {
-  throw error(Code::unsupported, epoch() + 1, std::string("no atomics on the window: ") + backends::kOfGpu);
+void TargetCore::check_atomics_by_kernels(Stream stream) const {
+  std::string why = accesses_ == nullptr ? "" : accesses_->no_kernels();
+  if (why.empty() && device::of_gpu(stream)) return;
+  if (why.empty()) why = std::string("they are carried out ") + backends::kByKernels;
+  throw error(Code::unsupported, epoch() + 1, "no atomics on the window: " + why);
 }
 
-void TargetCore::check_on_host(const Slice& local) const {
+/// `local`: the operands of an atomic, or where its old value goes.
+void TargetCore::check_numbers(Stream stream, const Slice& local) const {
+  if (device::of_gpu(stream) && facts_.of_gpu) return let_kernels_reach(local);
   if (extent_of(local).driver != nullptr)
-    throw error(Code::unsupported, epoch() + 1, "an atomic takes no numbers from memory of a GPU");
+    throw error(Code::unsupported, epoch() + 1, "an atomic by processors takes no numbers from memory of a GPU");
 }
 
 /// A GPU's stream copies between memory of the host and a window of a GPU's memory.
@@ -268,6 +301,18 @@ void TargetCore::let_stream_reach(const Slice& local) const {
   } catch (const device::GpuError& reason) {
     throw error(Code::out_of_resources, epoch() + 1, std::string("the GPU cannot use the slice: ") + reason.what());
   }
+}
+
+void TargetCore::let_kernels_reach(const Slice& local) const {
+  let_stream_reach(local);
+  try {
+    const device::OnDevice current(gpu_use()->driver(), gpu_use()->gpu());
+    if (local.bytes() == 0 || gpu_use()->driver().kernels_reach(local.data())) return;
+  } catch (const device::GpuError& reason) {
+    throw error(Code::out_of_resources, epoch() + 1, reason.what());
+  }
+  throw error(Code::unsupported, epoch() + 1,
+              "kernels of GPU " + std::to_string(gpu_use()->gpu()) + " do not reach the slice of the atomic");
 }
 
 /// Opens the line now: behind a stream that waits, nothing can be mapped.
@@ -401,8 +446,8 @@ void TargetCore::change(Stream stream, Kind kind, std::uint64_t offset, std::uin
     throw error(Code::bad_argument, epoch() + 1,
                 "the value before takes a slice of 8 bytes, not " + std::to_string(old.bytes()));
   }
-  check_atomics();
-  check_on_host(old);
+  check_atomics(stream);
+  check_numbers(stream, old);
   check_stream(stream, true, kNone);
   if (backends::MappedAccess* const now = stores_now(stream); now != nullptr && !facts_.by_agent) {
     return carry_out_now([&] {
@@ -431,7 +476,7 @@ std::uint64_t TargetCore::change(Kind kind, std::uint64_t offset, std::uint64_t 
                                  std::optional<Timeout> timeout) {
   constexpr std::size_t kWord = sizeof operand;
   check_range(offset, kWord);
-  check_atomics();
+  check_atomics({});
   check_aligned(offset, kWord);
   if (backends::MappedAccess* const now = stores_now({}); now != nullptr && !facts_.by_agent) {
     std::uint64_t before = 0;
@@ -555,14 +600,14 @@ void TargetCore::accumulate(Stream stream, Op op, Number number, const Slice& lo
     throw error(Code::bad_argument, epoch() + 1, "products and numbers of 16 bits are of collectives alone");
   const std::size_t size = backends::size_of(number);
   check_range(offset, local.bytes());
-  check_atomics();
-  check_on_host(local);
-  check_stream(stream, true, counter);
+  check_atomics(stream);
   check_aligned(offset, size);
   if (local.bytes() % size != 0) {
     throw error(Code::bad_argument, epoch() + 1,
                 std::to_string(local.bytes()) + " bytes are no numbers of " + std::to_string(size));
   }
+  check_numbers(stream, local);
+  check_stream(stream, true, counter);
   keep(local);
   const std::uint64_t epoch = begin();
   const std::span<std::byte> bytes{local.data(), local.bytes()};

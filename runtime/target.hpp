@@ -135,13 +135,14 @@ class TargetCore final : public ChannelEnd {
   void with_agent(Work work) noexcept;
   void send(device::Lane lane, std::uint64_t epoch, const backends::Request& request);
   void await_accesses(device::Lane lane, std::uint64_t epoch);
-  void check_atomics() const {
+  void check_atomics(Stream stream) const {
     if (connected() && facts_.of_gpu) [[unlikely]]
-      refuse_atomic();
+      check_atomics_by_kernels(stream);
   }
-  [[noreturn, gnu::cold]] void refuse_atomic() const;
-  void check_on_host(const Slice& local) const;
+  [[gnu::cold]] void check_atomics_by_kernels(Stream stream) const;
+  void check_numbers(Stream stream, const Slice& local) const;
   void let_stream_reach(const Slice& local) const;
+  void let_kernels_reach(const Slice& local) const;
   void let_stream_give_notices(Stream stream);
   bool notices_given() const noexcept;
   void move_refused(Stream stream, std::uint64_t epoch, bool tagged) noexcept;

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/log.hpp"
 #include "base/text.hpp"
 #include "peers/bootstrap.hpp"
 #include "runtime/handles.hpp"
@@ -75,22 +76,47 @@ backends::Key WindowEnd::open_landing(backends::Link& link, std::vector<backends
 
 std::string text_of(const WindowFacts& facts) {
   const char agent = facts.of_gpu ? 'g' : facts.by_agent ? 'a' : 'p';
-  return agent + std::to_string(facts.counters) + ' ' + std::to_string(facts.at) + ' ' + facts.scope;
+  std::string text = agent + std::to_string(facts.counters) + ' ' + std::to_string(facts.at) + ' ';
+  if (facts.of_gpu) text.append(reinterpret_cast<const char*>(facts.gpu.data()), facts.gpu.size());
+  return text + facts.scope;
 }
 
 WindowFacts facts_of(std::string_view text) {
   const std::size_t first = text.find(' ');
   const std::size_t second = first == std::string_view::npos ? first : text.find(' ', first + 1);
   if (second == std::string_view::npos) return {};
-  WindowFacts facts{text.front() == 'a', text.front() == 'g', 0, 0, std::string(text.substr(second + 1))};
+  WindowFacts facts;
+  facts.by_agent = text.front() == 'a';
+  facts.of_gpu = text.front() == 'g';
+  const std::size_t scope = second + 1 + (facts.of_gpu ? sizeof facts.gpu : 0);
+  if (scope > text.size()) return {};
+  if (facts.of_gpu) std::memcpy(facts.gpu.data(), text.data() + second + 1, sizeof facts.gpu);
+  facts.scope = text.substr(scope);
   std::from_chars(text.data() + 1, text.data() + first, facts.counters);
   std::from_chars(text.data() + first + 1, text.data() + second, facts.at);
   return facts;
 }
 
+namespace {
+
+/// The GPU whose memory it is. Zeros: of none, or its driver does not tell.
+device::GpuId gpu_of(const Slice& memory) noexcept {
+  const device::Extent extent = extent_of(memory);
+  if (extent.driver == nullptr) return {};
+  try {
+    const auto found = extent.driver->find(extent.data);
+    if (found) return extent.driver->id_of(found->device);
+  } catch (const device::GpuError& reason) {
+    base::log(base::LogLevel::warn, reason.what());
+  }
+  return {};
+}
+
+}  // namespace
+
 WindowCore::WindowCore(std::shared_ptr<const Services> services, WindowOpening what)
     : opening(std::move(what)), id(new_secret()), scope_of_handle(scope_of(id)), services_(std::move(services)),
-      counter_words_(opening.counters) {
+      gpu_(gpu_of(opening.memory)), counter_words_(opening.counters) {
   if (!all_map(opening.memory)) need_agent();
   notice_end = base::make_here<NoticeEnd>(services_, opening_alone(0, Role::notices));
 }
@@ -106,9 +132,14 @@ bool WindowCore::all_map(const Slice& memory) const noexcept {
 
 WindowFacts WindowCore::facts(const Piece* piece) const {
   const Slice& memory = piece == nullptr ? opening.memory : piece->memory;
-  const bool of_gpu = extent_of(memory).driver != nullptr;
-  return {!of_gpu && !all_map(memory), of_gpu, opening.counters, piece == nullptr ? 0 : piece->at,
-          piece == nullptr ? scope_of_handle : piece->scope};
+  WindowFacts facts;
+  facts.of_gpu = extent_of(memory).driver != nullptr;
+  facts.by_agent = !facts.of_gpu && !all_map(memory);
+  facts.counters = opening.counters;
+  facts.at = piece == nullptr ? 0 : piece->at;
+  facts.scope = piece == nullptr ? scope_of_handle : piece->scope;
+  facts.gpu = piece == nullptr ? gpu_ : piece->gpu;
+  return facts;
 }
 
 /// Without the registry's mutex, which it takes. The registry reads `agent_` with it.
@@ -190,10 +221,12 @@ std::uint64_t WindowCore::attach(std::optional<std::uint64_t> at, Slice memory) 
   memory = detail::SliceAccess::own(std::move(memory));
   if (const std::string why = why_no_window(memory); !why.empty()) throw error(Code::bad_argument, why);
   if (!all_map(memory)) need_agent();
+  const device::GpuId gpu = gpu_of(memory);  // no call of a driver with the mutex
   const std::lock_guard lock(services_->registry.mutex());
   if (closing) throw error(Code::misuse, "the window is closed here");
   const std::uint64_t begin = place_for(at, memory.bytes());
-  auto piece = std::make_shared<Piece>(Piece{begin, std::move(memory), scope_of_handle + as_bytes(++attached_), false});
+  auto piece =
+      std::make_shared<Piece>(Piece{begin, std::move(memory), scope_of_handle + as_bytes(++attached_), false, gpu});
   services_->registry.add_piece(*this, *piece);
   pieces[begin] = std::move(piece);
   return begin;
@@ -285,7 +318,7 @@ std::string WindowCore::describe() const {
   if (!pieces.empty()) text += std::to_string(pieces.size()) + " pieces attached, ";
   text += std::to_string(ends.size()) + (ends.size() == 1 ? " target" : " targets");
   switch (atomics()) {
-    case AtomicsBy::none: return text + "; no atomics: " + backends::kOfGpu;
+    case AtomicsBy::gpus: return text + "; atomics: " + backends::kByKernels;
     case AtomicsBy::owner: return text + "; atomics: by a thread of the owner, since not every rank maps the memory";
     case AtomicsBy::processors: break;
   }
@@ -293,7 +326,7 @@ std::string WindowCore::describe() const {
 }
 
 AtomicsBy WindowCore::atomics() const noexcept {
-  if (extent_of(opening.memory).driver != nullptr) return AtomicsBy::none;
+  if (extent_of(opening.memory).driver != nullptr) return AtomicsBy::gpus;
   return all_map(opening.memory) ? AtomicsBy::processors : AtomicsBy::owner;
 }
 

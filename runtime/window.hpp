@@ -30,6 +30,7 @@ struct Piece {
   Slice memory;
   std::string scope;    ///< of the lines of its targets
   bool leaves = false;  ///< it is being detached; with the registry's mutex
+  device::GpuId gpu{};  ///< if it is memory of a GPU
 };
 
 /// The end that an owner has for one target of a peer. Its memory is that of the window, or of a piece; it has no
@@ -75,9 +76,10 @@ struct WindowOpening {
 /// Facts of a window for its targets. The owner sends them as the contents of its end.
 struct WindowFacts {
   bool by_agent = false;  ///< an agent carries out the atomics
-  bool of_gpu = false;    ///< memory of a GPU, for which there are no atomics
+  bool of_gpu = false;    ///< memory of a GPU, in which kernels carry out the atomics
   std::uint32_t counters = 0;
   std::uint64_t at = 0;  ///< offset of the piece
+  device::GpuId gpu{};   ///< which GPU
   std::string scope;     ///< of the lines: to the agent, and for notices
 };
 std::string text_of(const WindowFacts& facts);
@@ -143,6 +145,7 @@ class WindowCore {
   std::string what_holds_up() const;
 
   const std::shared_ptr<const Services> services_;
+  const device::GpuId gpu_;  // if it is memory of a GPU
   const CounterWords counter_words_;
   std::unique_ptr<Agent> agent_;  // null: every rank maps the memory
   std::uint64_t attached_ = 0;    // how many pieces, those among them that were detached

@@ -542,7 +542,7 @@ def measure_app(app):
 
 # Of the suites on streams of a GPU: those of graphs and kernels, and those that are about networks and other processors.
 NOT_EAGER = ("*Graph*:*GpuK*:*cuda_graph*:*cuda_kernel*:*inline_cuda*_d3_*:*/Accesses.*:*/Atomics.*:*NoAtomics*:*Armed*:*Budgets*:*Bursts*:"
-             "*GpuWindows*:*GpuNotices*:*GpuTargets*")
+             "*GpuWindows*:*GpuNotices*:*GpuTargets*:*GpuAtomics*")
 
 # In the order of their weight, so that a run that is cut short has the first ones.
 STAGES = [
@@ -609,6 +609,8 @@ STAGES = [
     Stage("conformance.windows", "windows of a GPU's memory, and windows from its streams", 60,
           conformance("Quick/GpuWindows*cuda*:Quick/GpuNotices*cuda*:Quick/LostGpuWindows*cuda*:Quick/GpuTargets*cuda*",
                       "Quick/GpuWindows.move*/shm_cuda_ours*:Quick/GpuNotices.bring*/threads_cuda_ours*")),
+    Stage("conformance.atomics", "atomics on a window of a GPU's memory, by kernels of its streams", 60,
+          conformance("Quick/GpuAtomics*cuda*", "Quick/GpuAtomics.give*/shm_cuda_ours*:Quick/GpuAtomics.change*/threads_cuda_ours*")),
     Stage("conformance.waits", "kernels wait in place of streams' own operations", 45,
           conformance("Quick/GpuWaits.*/threads_cuda*:Quick/OneWay.*/threads_cuda*_13B:Quick/GpuMemory*.gets_*/threads_cuda*d1_13B:"
                       "Quick/GpuPlans*.*/threads_cuda*d1_13B:Quick/GpuWaits.*/shm_cuda*:Quick/OneWay.*/shm_cuda*d1_13B",

@@ -107,6 +107,14 @@ void reduce(void** parameters, unsigned* grid, unsigned*) {
   for (unsigned x = 0; x < grid[0]; ++x) kernel::reduce(kThread, args, x, grid[0]);
 }
 
+void change(void** parameters, unsigned* grid, unsigned*) {
+  device::ChangeArgs args{};
+  std::memcpy(&args, *parameters, sizeof args);
+  args.there = alias(args.there);
+  args.local = alias(args.local);
+  for (unsigned x = 0; x < grid[0]; ++x) kernel::change(kThread, args, x, grid[0]);
+}
+
 /// Arguments of a program's kernel.
 template <class Args>
 Args copied(void** parameters) {
@@ -218,6 +226,7 @@ bool add_kernels(void* driver) {
   register_one(Kernel::wait, run<InArgs, one_block<InArgs, kernel::wait>>, sizeof(InArgs));
   register_one(Kernel::release, run<InArgs, one_block<InArgs, kernel::release>>, sizeof(InArgs));
   register_one(Kernel::reduce, reduce, sizeof(ReduceArgs));
+  register_one(Kernel::change, change, sizeof(ChangeArgs));
   return true;
 }
 

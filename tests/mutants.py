@@ -36,6 +36,7 @@ FIELDS = {"name", "promise", "path", "find", "replace", "edit", "test", "setting
 LIMIT_MS = 4000  # of each group of ranks, at least: with a mutant, many end by it
 CLEAN_LIMIT_MS = 20000
 HANGS_S = 120  # a test program that hangs itself
+ARCHIVED = ("CMakeFiles/sluice.dir/", "apps/", "tests/conformance/CMakeFiles/gpu_stream.dir/")  # objects that are linked from archives
 AT_ONCE = 8  # most tests make ranks sleep until the limit
 
 
@@ -184,11 +185,12 @@ class Build:
         self.library = [word for word in self.link if re.fullmatch(r"(.*/)?libsluice\.a", word)]
         if not self.objects or not self.library:
             raise BuildError(f"{program} is not linked with a static libsluice.a in {folder}")
-        # object: (source, words) of what is compiled for the program: its own objects, the library's, those of libraries of applications
+        # object: (source, words) of what is compiled for the program: its own objects, the library's, those of libraries of applications,
+        # and the kernels of the emulated GPU
         self.compilations = {}
         for words in commands:
             output = words[words.index("-o") + 1] if {"-c", "-o"} <= set(words) else ""
-            if output in self.objects or output.startswith(("CMakeFiles/sluice.dir/", "apps/")):
+            if output in self.objects or output.startswith(ARCHIVED):
                 self.compilations[output] = (pathlib.Path(words[words.index("-c") + 1]), words)
         self.parts = {output: parts_of(source) for output, (source, _) in self.compilations.items()}
         self.includes = None

@@ -61,6 +61,33 @@ SLUICE_DEVICE std::uint64_t store_then_load(std::uint64_t& mine, std::uint64_t v
   return __hip_atomic_load(&theirs, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_SYSTEM);
 }
 
+/// Orders all accesses of this thread before it and behind it, for every processor.
+SLUICE_DEVICE void fence() {
+  write_back();
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "");
+}
+
+// Words and halves of words that are changed in one step, for every processor. They do not order other accesses.
+template <class T>
+SLUICE_DEVICE T load_relaxed(const T& number) {
+  return __hip_atomic_load(&number, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+template <class T>
+SLUICE_DEVICE T fetch_add(T& number, T value) {
+  return __hip_atomic_fetch_add(&number, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+template <class T>
+SLUICE_DEVICE T exchange(T& number, T value) {
+  return __hip_atomic_exchange(&number, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+/// Stores `desired` if the number is `expected`. Returns the number before.
+template <class T>
+SLUICE_DEVICE T compare_exchange(T& number, T expected, T desired) {
+  __hip_atomic_compare_exchange_strong(&number, &expected, desired, __ATOMIC_RELAXED, __ATOMIC_RELAXED,
+                                       __HIP_MEMORY_SCOPE_SYSTEM);
+  return expected;
+}
+
 SLUICE_DEVICE void pause() { __builtin_amdgcn_s_sleep(1); }
 
 #elif defined(__CUDACC__)
@@ -89,6 +116,58 @@ SLUICE_DEVICE std::uint64_t store_then_load(std::uint64_t& mine, std::uint64_t v
   return load_acquire(theirs);
 }
 
+/// Orders all accesses of this thread before it and behind it, for every processor.
+SLUICE_DEVICE void fence() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+
+// Words and halves of words that are changed in one step, for every processor. They do not order other accesses.
+SLUICE_DEVICE std::uint32_t load_relaxed(const std::uint32_t& number) {
+  std::uint32_t value;
+  asm volatile("ld.relaxed.sys.b32 %0, [%1];" : "=r"(value) : "l"(&number) : "memory");
+  return value;
+}
+SLUICE_DEVICE std::uint64_t load_relaxed(const std::uint64_t& number) {
+  std::uint64_t value;
+  asm volatile("ld.relaxed.sys.b64 %0, [%1];" : "=l"(value) : "l"(&number) : "memory");
+  return value;
+}
+SLUICE_DEVICE std::uint32_t fetch_add(std::uint32_t& number, std::uint32_t value) {
+  std::uint32_t old;
+  asm volatile("atom.relaxed.sys.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(&number), "r"(value) : "memory");
+  return old;
+}
+SLUICE_DEVICE std::uint64_t fetch_add(std::uint64_t& number, std::uint64_t value) {
+  std::uint64_t old;
+  asm volatile("atom.relaxed.sys.add.u64 %0, [%1], %2;" : "=l"(old) : "l"(&number), "l"(value) : "memory");
+  return old;
+}
+SLUICE_DEVICE std::uint32_t exchange(std::uint32_t& number, std::uint32_t value) {
+  std::uint32_t old;
+  asm volatile("atom.relaxed.sys.exch.b32 %0, [%1], %2;" : "=r"(old) : "l"(&number), "r"(value) : "memory");
+  return old;
+}
+SLUICE_DEVICE std::uint64_t exchange(std::uint64_t& number, std::uint64_t value) {
+  std::uint64_t old;
+  asm volatile("atom.relaxed.sys.exch.b64 %0, [%1], %2;" : "=l"(old) : "l"(&number), "l"(value) : "memory");
+  return old;
+}
+/// Stores `desired` if the number is `expected`. Returns the number before.
+SLUICE_DEVICE std::uint32_t compare_exchange(std::uint32_t& number, std::uint32_t expected, std::uint32_t desired) {
+  std::uint32_t old;
+  asm volatile("atom.relaxed.sys.cas.b32 %0, [%1], %2, %3;"
+               : "=r"(old)
+               : "l"(&number), "r"(expected), "r"(desired)
+               : "memory");
+  return old;
+}
+SLUICE_DEVICE std::uint64_t compare_exchange(std::uint64_t& number, std::uint64_t expected, std::uint64_t desired) {
+  std::uint64_t old;
+  asm volatile("atom.relaxed.sys.cas.b64 %0, [%1], %2, %3;"
+               : "=l"(old)
+               : "l"(&number), "l"(expected), "l"(desired)
+               : "memory");
+  return old;
+}
+
 SLUICE_DEVICE void pause() { __nanosleep(20); }
 
 #else
@@ -108,6 +187,29 @@ SLUICE_DEVICE void store_relaxed(std::uint64_t& word, std::uint64_t value) {
 SLUICE_DEVICE std::uint64_t store_then_load(std::uint64_t& mine, std::uint64_t value, const std::uint64_t& theirs) {
   std::atomic_ref(mine).store(value, std::memory_order_seq_cst);
   return __atomic_load_n(&theirs, __ATOMIC_SEQ_CST);
+}
+
+/// Orders all accesses of this thread before it and behind it, for every processor: on the host the changes below do.
+SLUICE_DEVICE void fence() {}
+
+// Words and halves of words that are changed in one step, for every processor.
+template <class T>
+SLUICE_DEVICE T load_relaxed(const T& number) {
+  return __atomic_load_n(&number, __ATOMIC_RELAXED);
+}
+template <class T>
+SLUICE_DEVICE T fetch_add(T& number, T value) {
+  return std::atomic_ref(number).fetch_add(value);
+}
+template <class T>
+SLUICE_DEVICE T exchange(T& number, T value) {
+  return std::atomic_ref(number).exchange(value);
+}
+/// Stores `desired` if the number is `expected`. Returns the number before.
+template <class T>
+SLUICE_DEVICE T compare_exchange(T& number, T expected, T desired) {
+  std::atomic_ref(number).compare_exchange_strong(expected, desired);
+  return expected;
 }
 
 SLUICE_DEVICE void pause() { std::this_thread::yield(); }

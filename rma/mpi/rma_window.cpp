@@ -104,7 +104,7 @@ void RmaWindow::offer(Part& mine) {
   mine.number = new_number();
   window_ = job->context.window(memory_name(mine.number), memory);
   const AtomicsBy atomics = window_.atomics();
-  if (atomics == AtomicsBy::none)  // accumulates of MPI need them
+  if (atomics == AtomicsBy::gpus)  // accumulates of MPI are in program order
     throw Error(Code::bad_argument, rank, -1, 0, 0, "a window of a GPU's memory");
   mine.mapped = atomics == AtomicsBy::processors;
 }

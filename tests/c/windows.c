@@ -118,7 +118,7 @@ int window(sluice_context* context) {
   sluice_window *owned = NULL, *second = NULL;
   sluice_target* target = NULL;
   const char* text = NULL;
-  sluice_atomics_by by = SLUICE_ATOMICS_BY_NONE;
+  sluice_atomics_by by = SLUICE_ATOMICS_BY_GPUS;
   const uint64_t* words;
   MUST(sluice_context_allocate(context, kWords * kWord, SLUICE_SPACE_HOST, -1, &memory));
   MUST(sluice_context_allocate(context, kWords * kWord, SLUICE_SPACE_HOST, -1, &local));

@@ -45,6 +45,11 @@ Peers peers_of(const GpuCase& one, int ranks) {
   return peers;
 }
 
+bool by_hip() {
+  const char* const vendors = std::getenv("SLUICE_GPUS");
+  return vendors != nullptr && vendors == std::string_view("hip");
+}
+
 void run_on_two_gpus(const GpuCase& one, const char* visible, const Body& body) {
   constexpr std::size_t kGpus = Board::kWords - 1;
   enum Found : std::uint64_t { kUnknown, kFew, kApart, kPeers };

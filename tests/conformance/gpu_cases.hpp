@@ -40,6 +40,9 @@ std::vector<GpuCase> only(std::vector<GpuCase> cases, bool (*wanted)(const GpuCa
 /// Not program order.
 inline bool on_gpu_stream(const GpuCase& one) { return !one.inline_order; }
 
+/// True if the GPUs' streams are HIP's: SLUICE_GPUS=hip.
+bool by_hip();
+
 /// All grounds; none where the filter of this run names no GPU.
 std::vector<Ground> gpu_grounds();
 /// One case on each of those of these names.

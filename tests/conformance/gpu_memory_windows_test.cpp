@@ -10,9 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "tests/conformance/gpu_cases.hpp"
+#include "tests/conformance/gpu_windows.hpp"
 #include "tests/conformance/random_seed.hpp"
-#include "tests/conformance/windows.hpp"
 #include "tests/faults/killed.hpp"
 
 namespace {
@@ -21,49 +20,6 @@ using namespace sluice;
 using namespace sluice::test;
 
 constexpr std::size_t kGpuBytes = 100'000;
-
-/// Rank 0 has a window of the case's target memory, and every rank a target of it, and memory of the source's kind.
-struct GpuSide {
-  GpuSide(Context& in, std::size_t window_bytes, std::size_t local_bytes)
-      : context(in), local(in, one.source, local_bytes) {
-    if (!one.inline_order) gpu = std::make_unique<GpuStream>();
-    if (in.rank() == 0) {
-      memory = std::make_unique<Piece>(in, one.target, window_bytes);
-      poison_in_gpu(memory->slice());
-      window = in.window(kWindow, memory->slice(), 2);
-    }
-    target = in.target(0, kWindow);
-  }
-
-  Stream stream() const { return gpu == nullptr ? Stream() : gpu->stream(); }
-  void flush() {
-    target.flush(stream());
-    context.synchronize(stream());
-  }
-  /// Flushes, and returns when every rank has.
-  void meet() {
-    flush();
-    board().meet(context);
-  }
-  Slice piece(std::size_t offset, std::size_t bytes) const { return local.slice().slice(offset, bytes); }
-  /// Stores bytes now, in memory of any kind.
-  static void store(const Slice& to, std::span<const std::byte> bytes) {
-    if (!bytes.empty()) gpu_copy(to.data(), bytes.data(), bytes.size());
-  }
-  static void stamp(const Slice& to, const Stamp& with) {
-    std::vector<std::byte> bytes(to.bytes());
-    fill(bytes, with);
-    store(to, bytes);
-  }
-
-  const GpuCase& one = testing::WithParamInterface<GpuCase>::GetParam();
-  Context& context;
-  std::unique_ptr<GpuStream> gpu;
-  Piece local;
-  std::unique_ptr<Piece> memory;  // rank 0's
-  Window window;
-  Target target;
-};
 
 class GpuWindows : public testing::TestWithParam<GpuCase> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuWindows);
@@ -151,37 +107,6 @@ TEST_P(GpuWindows, count_what_is_there) {
   });
 }
 
-TEST_P(GpuWindows, refuse_atomics) {
-  run_peers(peers_of(GetParam()), [](Context& context) {
-    GpuSide side(context, 64, 64);
-    side.target.wait_connected();
-    const Memory old = context.allocate(kWord);
-    const auto stream = side.stream();
-    const auto tell = expect_code(Code::unsupported, [&] { side.target.swap(stream, 0, 1, old.all()); });
-    expect_code(Code::unsupported, [&] { side.target.fetch_add(stream, 0, 1, old.all()); });
-    expect_code(Code::unsupported, [&] { side.target.compare_swap(stream, 0, 1, 2, old.all()); });
-    expect_code(Code::unsupported, [&] { side.target.accumulate(stream, Op::sum, Number::uint64, old.all(), 0); });
-    expect_code(Code::unsupported,
-                [&] { side.target.accumulate_notify(stream, Op::sum, Number::uint64, old.all(), 0, 0); });
-    if (side.gpu == nullptr) expect_code(Code::unsupported, [&] { static_cast<void>(side.target.fetch_add(0, 1)); });
-    ASSERT_TRUE(tell);
-    expect_told(tell->what(), "memory of a GPU");
-    expect_told(side.target.describe(), "no atomics: it is memory of a GPU");
-    if (context.rank() == 0) {
-      expect_told(side.window.describe(), "no atomics: it is memory of a GPU");
-      EXPECT_EQ(side.window.atomics(), AtomicsBy::none);
-    }
-    GpuSide::stamp(side.piece(0, 32), {context.rank(), kTag, 1});
-    side.target.put(stream, side.piece(0, 32), static_cast<std::size_t>(context.rank()) * 32);  // they did no harm
-    side.meet();
-    if (context.rank() == 0) {
-      EXPECT_EQ(difference(bytes_in_gpu(side.memory->slice().slice(32, 32)), {1, kTag, 1}), "");
-      EXPECT_EQ(side.window.count(0), 0U);
-    }
-    board().meet(context);
-  });
-}
-
 /// A rank gets the bytes that it has put into its half of the window, whichever way the accesses were cut.
 TEST_P(GpuWindows, agree_with_an_oracle) {
   const std::uint64_t seed = random_seed();
@@ -245,7 +170,9 @@ TEST_P(GpuWindows, that_are_closed_meanwhile_refuse_later_accesses) {
     } else {
       expect_code(Code::closed, [&] {
         for (std::uint64_t i = 1;; ++i) {
-          if (i % 2 == 0) {
+          if (i % 3 == 0 && side.gpu != nullptr) {
+            side.target.accumulate(side.stream(), Op::sum, Number::uint64, side.piece(0, kGpuBytes), 0);
+          } else if (i % 2 == 0) {
             side.target.put(side.stream(), side.piece(0, kGpuBytes), 0);
           } else {
             side.target.get(side.stream(), side.piece(0, kGpuBytes), 0);
@@ -288,7 +215,7 @@ TEST_P(GpuWindows, exchange_bytes_with_memory_of_the_program) {
 
 TEST_P(GpuWindows, have_pieces_of_a_gpu_and_of_the_host) {
   run_peers(peers_of(GetParam()), [](Context& context) {
-    constexpr std::size_t kGpuPart = 3000, kGpuAt = 1 << 20;
+    constexpr std::size_t kGpuPart = 3000, kGpuAt = 1 << 20, kAtomic = 2000;
     const GpuCase& one = GetParam();
     std::unique_ptr<GpuStream> gpu;
     if (!one.inline_order) gpu = std::make_unique<GpuStream>();
@@ -309,17 +236,26 @@ TEST_P(GpuWindows, have_pieces_of_a_gpu_and_of_the_host) {
     if (context.rank() == 1) {
       GpuSide::stamp(local.slice(), {1, kTag, 1});
       target.put_notify(stream, local.slice(), kGpuAt, 0);
-      expect_code(Code::unsupported, [&] { target.fetch_add(stream, kGpuAt, 1, old.all()); });
+      if (one.inline_order) {
+        expect_code(Code::unsupported, [&] { target.fetch_add(stream, kGpuAt, 1, old.all()); });
+      } else {
+        target.fetch_add(stream, kGpuAt + kAtomic, 7, old.all());  // by a kernel, the next by the host
+      }
       target.fetch_add(stream, 0, 7, old.all());
       target.flush(stream);
       context.synchronize(stream);
     } else {
       EXPECT_TRUE(window.wait_for(0, 1, 20s));
-      EXPECT_EQ(difference(bytes_in_gpu(more->slice()), {1, kTag, 1}), "");
+      EXPECT_EQ(difference(bytes_in_gpu(more->slice().slice(0, kAtomic)), {1, kTag, 1}), "");
     }
     board().meet(context);
     if (context.rank() == 0) {
       EXPECT_EQ(word_at(bytes_of(words.all()), 0), 7U);
+      if (!one.inline_order) {
+        std::vector<std::byte> before(kGpuPart);
+        fill(before, {1, kTag, 1});
+        EXPECT_EQ(word_at(bytes_in_gpu(more->slice()), kAtomic / kWord), word_at(before, kAtomic / kWord) + 7);
+      }
       window.detach(kGpuAt);
       more.reset();
     }
@@ -350,16 +286,8 @@ TEST_P(GpuWindows, are_used_on_host_streams) {
 }
 
 std::vector<GpuCase> cases_of_gpu_windows() {
-  std::vector<GpuCase> all;
-  for (const Ground& ground : gpu_grounds()) {
-    if (ground.name != "threads" && ground.name != "shm") continue;
-    for (const bool inline_order : {false, true}) {
-      for (const auto& [source, target] :
-           {std::pair(Whose::hosts, Whose::ours), std::pair(Whose::ours, Whose::ours),
-            std::pair(Whose::users, Whose::users), std::pair(Whose::hosts, Whose::pooled)})
-        all.push_back({ground, inline_order, source, target, 1, 4097});
-    }
-  }
+  std::vector<GpuCase> all = gpu_window_cases(false, 4097);
+  for (const GpuCase& one : gpu_window_cases(true, 4097)) all.push_back(one);
   return all;
 }
 
@@ -518,6 +446,10 @@ TEST_P(LostGpuWindows, release_all_who_access_them) {
           for (std::uint64_t i = 0;; ++i) {
             target.put_notify(stream, memory.slice(), 0, 0);
             target.get(stream, memory.slice(), 0);
+            if (!one.inline_order) {
+              target.accumulate_notify(stream, Op::max, Number::float32, memory.slice(), 0, 0);
+              target.fetch_add(stream, 0, 1, memory.slice().slice(0, kWord));
+            }
             target.flush(stream);
             context.synchronize(stream);
             if (i == 10) board().set(kReady, 1);

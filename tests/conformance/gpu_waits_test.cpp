@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that wait where GPUs' streams cannot: used only where a program asks for them.
-#include <cstdlib>
 #include <string_view>
 
 #include "base/words.hpp"
@@ -121,9 +120,7 @@ TEST_P(GpuWaits, of_kernels_come_before_what_the_stream_writes_itself) {
 
 INSTANTIATE_TEST_SUITE_P(Quick, GpuWaits, testing::ValuesIn(one_case_on({"threads", "shm"})), GpuCaseName());
 INSTANTIATE_TEST_SUITE_P(Quick, GpuWaitsOfHip, testing::ValuesIn([] {
-                           const char* const gpus = std::getenv("SLUICE_GPUS");
-                           const bool hip = gpus != nullptr && gpus == std::string_view("hip");
-                           return hip ? one_case_on({"threads", "shm"}) : std::vector<GpuCase>();
+                           return by_hip() ? one_case_on({"threads", "shm"}) : std::vector<GpuCase>();
                          }()),
                          GpuCaseName());
 

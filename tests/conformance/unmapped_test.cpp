@@ -473,14 +473,12 @@ TEST_P(UnmappedOnStreams, is_reached_by_plans_but_not_by_kernels) {
 }
 
 std::vector<GpuCase> unmapped_cases() {
-  const char* const gpus = std::getenv("SLUICE_GPUS");
-  const bool hip = gpus != nullptr && std::string(gpus) == "hip";
   std::vector<GpuCase> cases;
   for (const Ground& ground : gpu_grounds()) {
     if (ground.name != "shm") continue;
     for (const bool inline_order : {false, true}) {
       for (const Whose whose : {Whose::ours, Whose::users, Whose::pooled}) {
-        if (hip && whose == Whose::pooled) continue;  // which gives pools to no other process
+        if (by_hip() && whose == Whose::pooled) continue;  // which gives pools to no other process
         cases.push_back({ground, inline_order, whose, whose, 1, 13});
         cases.push_back({ground, inline_order, whose, whose, 3, 100'000});
       }

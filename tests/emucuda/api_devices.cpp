@@ -187,7 +187,7 @@ CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CU
   if (const CUresult error = use_device(peer)) return error;
   if (!value || device == peer) return CUDA_ERROR_INVALID_VALUE;
   const bool yes = attribute == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED ||
-                   attribute == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
+                   (attribute == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED && driver().settings().native_atomics);
   *value = yes && driver().settings().peers ? 1 : 0;
   return CUDA_SUCCESS;
 }

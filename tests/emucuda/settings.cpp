@@ -13,6 +13,7 @@ std::optional<Settings> settings_from_environment() {
   Settings settings;
   settings.devices = environment.number("EMUCUDA_DEVICES", settings.devices);
   settings.peers = !environment.is("EMUCUDA_PEERS", "0", "1");
+  settings.native_atomics = !environment.is("EMUCUDA_NATIVE_ATOMICS", "0", "1");
   settings.deadlock = std::chrono::milliseconds(environment.number("EMUCUDA_DEADLOCK_MS", 5000, 1));
   settings.word_operations = !environment.is("EMUCUDA_WORD_OPERATIONS", "0", "1");
   settings.can_flush = environment.is("EMUCUDA_FLUSH", "1", "0");

@@ -13,6 +13,7 @@ namespace emucuda {
 struct Settings {
   std::size_t devices = 2;                   // EMUCUDA_DEVICES
   bool peers = true;                         // EMUCUDA_PEERS, a GPU reaches the memory of another
+  bool native_atomics = true;                // EMUCUDA_NATIVE_ATOMICS, a GPU's atomics in the memory of another
   std::chrono::milliseconds deadlock{5000};  // EMUCUDA_DEADLOCK_MS
   bool can_flush = false;                    // EMUCUDA_FLUSH
   std::chrono::milliseconds held_up{0};      // EMUCUDA_HELD_UP_MS; 0: not checked

@@ -35,7 +35,7 @@ SLUICE_EXPORT size_t sluice_window_bytes(const sluice_window* window);
 typedef enum sluice_atomics_by {
   SLUICE_ATOMICS_BY_PROCESSORS = 0,
   SLUICE_ATOMICS_BY_OWNER = 1,
-  SLUICE_ATOMICS_BY_NONE = 2
+  SLUICE_ATOMICS_BY_GPUS = 2
 } sluice_atomics_by;
 
 /// Sets `by` to how atomics in the memory that the window was made of are carried out. The answer stays the same.
