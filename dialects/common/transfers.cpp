@@ -5,17 +5,23 @@
 
 #include <mpi.h>
 
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <thread>
 #include <utility>
 
 #include "device/copy_anywhere.hpp"
+#include "dialects/common/background.hpp"
 #include "dialects/common/closing.hpp"
 #include "dialects/common/outcome.hpp"
+#include "rma/rest.hpp"
 #include "runtime/put_by_stream.hpp"
 
 namespace sluice::stream_mpi {
 namespace {
 
-class Send final : public Operation {
+class Send final : public Operation, private Pending {
  public:
   Send(Sender sender, Layout layout, Slice packed)
       : sender_(std::move(sender)), layout_(std::move(layout)), packed_(std::move(packed)),
@@ -23,16 +29,19 @@ class Send final : public Operation {
 
   void start() override {
     if (packed_.bytes() > 0) layout_.pack(packed_.data());
-    waits_for_credit_ = true;
-    put_if_credited();
+    state_.store(State::waits_for_credit, std::memory_order_relaxed);
+    if (put_if_credited()) return;
+    state_.store(State::in_background, std::memory_order_release);
+    Background::notice();
   }
   bool advance() override {
-    if (!put_if_credited()) return false;
+    if (!take_back() || !put_if_credited()) return false;
     if (!leaves_at_once_) await_source(Stream::program_order());
     return true;
   }
   void finish() override {
-    if (std::exchange(waits_for_credit_, false)) sender_.put(Stream::program_order());
+    await_take_back();
+    if (left()) put();
     if (!leaves_at_once_) await_source(Stream::program_order());
   }
 
@@ -41,10 +50,23 @@ class Send final : public Operation {
   void enqueue_start(Stream /*stream*/) override {}
   void enqueue_move(Stream stream) override { sender_.put(stream); }
   void enqueue_wait(Stream stream) override { await_source(stream); }
-  void close(std::optional<Timeout> timeout) override { sender_.close(timeout); }
-  void give_up() noexcept override { begin_to_close(sender_); }
+  void close(std::optional<Timeout> timeout) override {
+    await_take_back();
+    sender_.close(timeout);
+  }
+  void give_up() noexcept override {
+    await_take_back();
+    begin_to_close(sender_);
+  }
 
  private:
+  enum class State : std::uint8_t {
+    put,               ///< or not started
+    waits_for_credit,  ///< for the stream, which puts it
+    in_background,     ///< waits for credit, and whoever takes it puts it
+    being_put,         ///< by the thread of the background, or it looks
+  };
+
   bool is_short() const {
     constexpr std::size_t kShort = 16 * 1024;  // copied in about 0.5 us
     const std::size_t bytes = layout_.bytes();
@@ -61,11 +83,50 @@ class Send final : public Operation {
     }
   }
 
-  bool put_if_credited() {
-    if (!waits_for_credit_) return true;
-    if (!sender_.credited()) return false;
-    waits_for_credit_ = false;
+  bool left() const noexcept { return state_.load(std::memory_order_relaxed) == State::waits_for_credit; }
+  void put() {
+    state_.store(State::put, std::memory_order_relaxed);
     sender_.put(Stream::program_order());
+  }
+  bool put_if_credited() {
+    if (!left()) return true;
+    if (!sender_.credited()) return false;
+    put();
+    return true;
+  }
+
+  /// By the stream. False: the thread of the background is at it.
+  bool take_back() noexcept {
+    State seen = state_.load(std::memory_order_acquire);
+    if (seen == State::in_background) {
+      if (state_.compare_exchange_strong(seen, State::waits_for_credit, std::memory_order_acquire)) return true;
+    }
+    return seen != State::being_put;
+  }
+  /// A put that has credit does not last.
+  void await_take_back() noexcept {
+    constexpr auto kYields = std::chrono::milliseconds(1);
+    constexpr auto kNap = std::chrono::microseconds(50);
+    for (rma::Rest rest(0); !take_back();)
+      if (!rest.spin_or_yield(kYields)) std::this_thread::sleep_for(kNap);
+  }
+
+  /// What it fails of, the stream meets, too.
+  bool go_on(detail::EndsWait& waits) noexcept override {
+    State seen = State::in_background;
+    if (!state_.compare_exchange_strong(seen, State::being_put, std::memory_order_acquire)) return false;
+    try {
+      if (sender_.credited()) {
+        sender_.put(Stream::program_order());
+        state_.store(State::put, std::memory_order_release);
+        return false;
+      }
+      waits.add(sender_);
+    } catch (...) {
+      state_.store(State::waits_for_credit, std::memory_order_release);
+      return false;
+    }
+    state_.store(State::in_background, std::memory_order_release);
     return true;
   }
 
@@ -76,7 +137,8 @@ class Send final : public Operation {
   /// and the credit of the next start, which a peer that waits for both then sees later.
   const bool leaves_at_once_;
   const bool starts_shortly_;
-  bool waits_for_credit_ = false;
+  std::atomic<State> state_{State::put};
+  Background::Listed listed_{*this};
 };
 
 class Receive final : public Operation {
