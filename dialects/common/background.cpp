@@ -42,7 +42,7 @@ void Background::rouse() noexcept {
   if (before != State::ended) return;
   const int failed = guarded("stream MPI", [this] {
     const std::lock_guard lock(thread_mutex_);
-    if (!thread_) thread_.emplace(HostStream::Options{.name = "stream MPI, started"});
+    if (!thread_) thread_.emplace(HostStream::Options{.name = "stream MPI, unattended"});
     thread_->run([this] { run(); });
   });
   if (failed != 0) state_.store(State::ended);  // it goes on when it is waited for

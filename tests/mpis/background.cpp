@@ -2,8 +2,12 @@
 // Sends that are started without credit, while the program waits for something else by MPI.
 #include <signal.h>
 
-#include <array>
+#include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
 
 #include "tests/await_answer.hpp"
@@ -54,6 +58,43 @@ void run_answered() {
   MPI_Type_commit(&gaps);
   answer_steps(order, 1, gaps, 2000, 2);
   MPI_Type_free(&gaps);
+}
+
+/// The program writes the buffer as soon as the wait permits it, while the receiver starts.
+void run_overwritten() {
+  constexpr int kInts = 1 << 20;
+  Order order;
+  const int peer = 1 - world_rank();
+  const bool sends = world_rank() == 0;
+  std::vector<int> buffer = poisoned(kInts);
+  std::vector<int> expected = buffer;
+  std::vector<MPIS_Request> requests{sends ? send_of(buffer.data(), kInts, peer)
+                                           : receive_of(buffer.data(), kInts, peer)};
+  match_all(requests);
+  for (int step = 0; step < 40; ++step) {
+    if (sends) {
+      fill(buffer, 0, step);
+      order.start_all(requests);
+      order.wait();
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // until the background has seen it
+      tell(peer);
+      std::this_thread::sleep_for(std::chrono::microseconds(50 * step));
+    } else {
+      await_answer(peer);
+      order.start_all(requests);
+    }
+    order.wait_all();
+    order.wait();
+    if (sends) std::fill(buffer.rbegin(), buffer.rend(), -1);
+    if (sends) {
+      await_answer(peer);
+    } else {
+      fill(expected, 0, step);
+      expect(buffer == expected, "bytes of a buffer that was written after the wait");
+      tell(peer);
+    }
+  }
+  free_all(requests);
 }
 
 /// One send stays without a receive while others come and go.
@@ -118,6 +159,19 @@ void run_killed_without_credit() {
   leave(MPIS_Queue_wait(queue) == MPI_ERR_OTHER);
 }
 
+namespace {
+
+/// At the end of the process, behind MPI_Finalize.
+void expect_no_thread() {
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm"), name);
+    if (name == "sluice-stream") std::printf("a thread has outlived MPI\n");
+  }
+}
+
+}  // namespace
+
 /// MPI ends while a send waits for credit.
 void run_left_without_credit() {
   static int value = 0;
@@ -126,4 +180,5 @@ void run_left_without_credit() {
   std::vector<MPIS_Request> requests{world_rank() == 0 ? send_of(&value, 1, 1) : receive_of(&value, 1, 0)};
   match_all(requests);
   if (world_rank() == 0) MPIS_Enqueue_startall(queue, 1, requests.data());
+  std::atexit(expect_no_thread);
 }
