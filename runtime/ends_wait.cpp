@@ -15,9 +15,10 @@
 namespace sluice::detail {
 namespace {
 
-// What wakes no sleeper: a peer that opens its end, and rails beyond the first.
-constexpr auto kUntilConnected = std::chrono::milliseconds(10);
-constexpr auto kLongest = std::chrono::seconds(30);
+// What wakes no sleeper: what is no end, a peer that opens its end, and rails beyond the first.
+constexpr base::Clock::duration kSoon = std::chrono::milliseconds(2);
+constexpr base::Clock::duration kUntilConnected = std::chrono::milliseconds(10);
+constexpr base::Clock::duration kLongest = std::chrono::seconds(30);
 
 bool may_go_on(const runtime::ChannelEnd& end) noexcept {
   if (end.failed()) return true;
@@ -38,6 +39,11 @@ struct EndsWait::Impl {
     return woken.load(std::memory_order_acquire) ||
            std::ranges::any_of(ends, [](const auto& end) { return may_go_on(*end); });
   }
+  base::Clock::duration longest() const noexcept {
+    if (soon) return kSoon;
+    const bool connected = std::ranges::all_of(ends, [](const auto& end) { return end->connected(); });
+    return connected ? kLongest : kUntilConnected;
+  }
   void sleep_at(base::Parking* place) noexcept {
     const std::lock_guard lock(mutex);
     asleep_at = place;
@@ -45,6 +51,8 @@ struct EndsWait::Impl {
 
   std::vector<std::shared_ptr<runtime::ChannelEnd>> ends;
   std::vector<base::Parking*> places;  // keeps its memory
+  bool soon = false;
+  base::Parking without_ends;
   std::atomic<bool> woken{false};
   std::mutex mutex;
   base::Parking* asleep_at = nullptr;
@@ -55,7 +63,12 @@ EndsWait::~EndsWait() = default;
 
 void EndsWait::add(const ChannelHandle& end) { impl_->ends.push_back(ChannelAccess::end(end)); }
 
-void EndsWait::clear() noexcept { impl_->ends.clear(); }
+void EndsWait::look_soon() noexcept { impl_->soon = true; }
+
+void EndsWait::clear() noexcept {
+  impl_->ends.clear();
+  impl_->soon = false;
+}
 
 void EndsWait::sleep() {
   Impl& all = *impl_;
@@ -64,10 +77,8 @@ void EndsWait::sleep() {
   std::ranges::sort(all.places);
   const auto same = std::ranges::unique(all.places);
   all.places.erase(same.begin(), same.end());
-  if (all.places.empty()) return;
-  const bool connected = std::ranges::all_of(all.ends, [](const auto& end) { return end->connected(); });
-  const auto deadline =
-      base::Clock::now() + (connected ? base::Clock::duration(kLongest) : base::Clock::duration(kUntilConnected));
+  if (all.places.empty()) all.places.push_back(&all.without_ends);
+  const auto deadline = base::Clock::now() + all.longest();
   all.sleep_at(all.places.front());
   constexpr auto ready = [](void* impl) { return static_cast<const Impl*>(impl)->ready(); };
   while (!all.ready() && base::Clock::now() < deadline) base::park(all.places, ready, &all, deadline);

@@ -18,6 +18,8 @@ class SLUICE_EXPORT EndsWait {
 
   /// A Sender waits for credit for its next put, a Receiver for its next epoch.
   void add(const ChannelHandle& end);
+  /// Something waits for what is no end: the next sleep is short.
+  void look_soon() noexcept;
   void clear() noexcept;
   /// Sleeps until one of them can go on, has failed, or `wake` was called since the last call. It may return early.
   void sleep();

@@ -6,6 +6,7 @@
 
 #include "base/words.hpp"
 #include "dialects/common/outcome.hpp"
+#include "rma/rest.hpp"
 
 namespace sluice::stream_mpi {
 namespace {
@@ -86,6 +87,13 @@ void Background::sleep_while_left() {
 bool Background::begins_again() noexcept {
   State ended = State::ended;
   return state_.compare_exchange_strong(ended, State::awake);
+}
+
+void Handover::await_take_back() noexcept {
+  constexpr auto kYields = std::chrono::milliseconds(1);
+  constexpr auto kNap = std::chrono::microseconds(50);
+  for (rma::Rest rest(0); !take_back();)
+    if (!rest.spin_or_yield(kYields)) std::this_thread::sleep_for(kNap);
 }
 
 /// True: something is left.

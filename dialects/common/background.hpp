@@ -72,4 +72,42 @@ class Background {
   std::optional<HostStream> thread_;
 };
 
+/// Who goes on with an operation: its stream, as at first, or the background. What the two share needs no lock.
+class Handover {
+ public:
+  /// By the stream, which leaves the operation incomplete.
+  void to_background() noexcept {
+    state_.store(State::background, std::memory_order_release);
+    Background::notice();
+  }
+  /// By the stream. False: the background is at it just now.
+  bool take_back() noexcept {
+    State seen = state_.load(std::memory_order_acquire);
+    if (seen == State::background) state_.compare_exchange_strong(seen, State::stream, std::memory_order_acquire);
+    return seen != State::at_it;
+  }
+  /// Blocks for as long as a step of the background lasts.
+  void await_take_back() noexcept;
+
+  /// By the background: `step()` if the operation is left to it. Returns what that does, which is whether the
+  /// background goes on later; if not, or if it throws, the stream has the operation.
+  template <class Step>
+  bool in_background(Step step) noexcept {
+    State seen = State::background;
+    if (!state_.compare_exchange_strong(seen, State::at_it, std::memory_order_acquire)) return false;
+    bool left = false;
+    try {
+      left = step();
+    } catch (...) {  // the stream meets it, too
+    }
+    state_.store(left ? State::background : State::stream, std::memory_order_release);
+    return left;
+  }
+
+ private:
+  enum class State : std::uint8_t { stream, background, at_it };
+
+  std::atomic<State> state_{State::stream};
+};
+
 }  // namespace sluice::stream_mpi

@@ -5,17 +5,12 @@
 
 #include <mpi.h>
 
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <thread>
 #include <utility>
 
 #include "device/copy_anywhere.hpp"
 #include "dialects/common/background.hpp"
 #include "dialects/common/closing.hpp"
 #include "dialects/common/outcome.hpp"
-#include "rma/rest.hpp"
 #include "runtime/put_by_stream.hpp"
 
 namespace sluice::stream_mpi {
@@ -29,19 +24,17 @@ class Send final : public Operation, private Pending {
 
   void start() override {
     if (packed_.bytes() > 0) layout_.pack(packed_.data());
-    state_.store(State::waits_for_credit, std::memory_order_relaxed);
-    if (put_if_credited()) return;
-    state_.store(State::in_background, std::memory_order_release);
-    Background::notice();
+    waits_for_credit_ = true;
+    if (!put_if_credited()) handover_.to_background();
   }
   bool advance() override {
-    if (!take_back() || !put_if_credited()) return false;
+    if (!handover_.take_back() || !put_if_credited()) return false;
     if (!leaves_at_once_) await_source(Stream::program_order());
     return true;
   }
   void finish() override {
-    await_take_back();
-    if (left()) put();
+    handover_.await_take_back();
+    if (std::exchange(waits_for_credit_, false)) sender_.put(Stream::program_order());
     if (!leaves_at_once_) await_source(Stream::program_order());
   }
 
@@ -51,22 +44,15 @@ class Send final : public Operation, private Pending {
   void enqueue_move(Stream stream) override { sender_.put(stream); }
   void enqueue_wait(Stream stream) override { await_source(stream); }
   void close(std::optional<Timeout> timeout) override {
-    await_take_back();
+    handover_.await_take_back();
     sender_.close(timeout);
   }
   void give_up() noexcept override {
-    await_take_back();
+    handover_.await_take_back();
     begin_to_close(sender_);
   }
 
  private:
-  enum class State : std::uint8_t {
-    put,               ///< or not started
-    waits_for_credit,  ///< for the stream, which puts it
-    in_background,     ///< waits for credit, and whoever takes it puts it
-    being_put,         ///< by the thread of the background, or it looks
-  };
-
   bool is_short() const {
     constexpr std::size_t kShort = 16 * 1024;  // copied in about 0.5 us
     const std::size_t bytes = layout_.bytes();
@@ -83,51 +69,19 @@ class Send final : public Operation, private Pending {
     }
   }
 
-  bool left() const noexcept { return state_.load(std::memory_order_relaxed) == State::waits_for_credit; }
-  void put() {
-    state_.store(State::put, std::memory_order_relaxed);
-    sender_.put(Stream::program_order());
-  }
   bool put_if_credited() {
-    if (!left()) return true;
+    if (!waits_for_credit_) return true;
     if (!sender_.credited()) return false;
-    put();
+    waits_for_credit_ = false;
+    sender_.put(Stream::program_order());
     return true;
   }
-
-  /// By the stream. False: the thread of the background is at it.
-  bool take_back() noexcept {
-    State seen = state_.load(std::memory_order_acquire);
-    if (seen == State::in_background) {
-      if (state_.compare_exchange_strong(seen, State::waits_for_credit, std::memory_order_acquire)) return true;
-    }
-    return seen != State::being_put;
-  }
-  /// A put that has credit does not last.
-  void await_take_back() noexcept {
-    constexpr auto kYields = std::chrono::milliseconds(1);
-    constexpr auto kNap = std::chrono::microseconds(50);
-    for (rma::Rest rest(0); !take_back();)
-      if (!rest.spin_or_yield(kYields)) std::this_thread::sleep_for(kNap);
-  }
-
-  /// What it fails of, the stream meets, too.
   bool go_on(detail::EndsWait& waits) noexcept override {
-    State seen = State::in_background;
-    if (!state_.compare_exchange_strong(seen, State::being_put, std::memory_order_acquire)) return false;
-    try {
-      if (sender_.credited()) {
-        sender_.put(Stream::program_order());
-        state_.store(State::put, std::memory_order_release);
-        return false;
-      }
+    return handover_.in_background([&] {
+      if (put_if_credited()) return false;
       waits.add(sender_);
-    } catch (...) {
-      state_.store(State::waits_for_credit, std::memory_order_release);
-      return false;
-    }
-    state_.store(State::in_background, std::memory_order_release);
-    return true;
+      return true;
+    });
   }
 
   Sender sender_;
@@ -137,7 +91,8 @@ class Send final : public Operation, private Pending {
   /// and the credit of the next start, which a peer that waits for both then sees later.
   const bool leaves_at_once_;
   const bool starts_shortly_;
-  std::atomic<State> state_{State::put};
+  bool waits_for_credit_ = false;
+  Handover handover_;
   Background::Listed listed_{*this};
 };
 

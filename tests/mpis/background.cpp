@@ -144,6 +144,40 @@ void run_idle_without_credit() {
   free_all(requests);
 }
 
+/// The last rank starts a collective late, and answers once it is complete; the others wait for that alone. A
+/// collective of three ranks needs steps of each.
+void run_answered_collectives() {
+  Order order;
+  int in = world_rank() + 1;
+  int sum = 0;
+  MPIS_Request barrier = MPIS_REQUEST_NULL;
+  MPIS_Request allreduce = MPIS_REQUEST_NULL;
+  MPIS_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &barrier);
+  MPIS_Allreduce_init(&in, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &allreduce);
+  std::vector<MPIS_Request> requests{barrier, allreduce};
+  match_all(requests);
+  const int last = world_size() - 1;
+  for (int step = 0; step < 5; ++step) {
+    sum = -7;
+    if (world_rank() == last)
+      for (int peer = 0; peer < last; ++peer) await_answer(peer);
+    order.start_all(requests);
+    if (world_rank() == last) {
+      order.wait_all();
+      order.wait();
+      for (int peer = 0; peer < last; ++peer) tell(peer);
+    } else {
+      order.wait();
+      tell(last);
+      await_answer(last);
+      order.wait_all();
+      order.wait();
+    }
+    expect_equal(sum, world_size() * (world_size() + 1) / 2, "a sum that one rank waits for");
+  }
+  free_all(requests);
+}
+
 /// Its peer dies while the send waits for credit and no stream waits for it; the wait behind it still fails.
 void run_killed_without_credit() {
   int value = 0;

@@ -67,6 +67,7 @@ TEST(Mpis, a_send_without_credit_moves_on_while_the_program_waits_by_mpi) { expe
 TEST(Mpis, a_send_that_stays_without_credit_keeps_no_other_back_in_the_background) {
   expect_on_host(2, "answered_beside");
 }
+TEST(Mpis, collectives_move_on_while_the_program_waits_by_mpi) { expect_on_host(3, "answered_collectives"); }
 TEST(Mpis, a_buffer_is_the_programs_again_behind_the_wait) { expect_on_host(2, "overwritten"); }
 TEST(Mpis, a_send_that_waits_for_credit_uses_no_core) { expect_on_host(2, "idle_without_credit"); }
 TEST(Mpis, a_start_overtakes_nothing_in_its_queue) { expect_on_host(2, "forward"); }

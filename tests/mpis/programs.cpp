@@ -22,6 +22,7 @@ int run_mpis_programs(int argc, char** argv, int first) {
       {"many_requests", run_many_requests},
       {"answered", run_answered},
       {"answered_beside", run_answered_beside},
+      {"answered_collectives", run_answered_collectives},
       {"overwritten", run_overwritten},
       {"idle_without_credit", run_idle_without_credit},
       {"killed_without_credit", run_killed_without_credit},

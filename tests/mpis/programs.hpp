@@ -23,6 +23,7 @@ void run_many_requests();
 void run_answered();
 void run_answered_beside();
 void run_overwritten();
+void run_answered_collectives();
 void run_idle_without_credit();
 void run_killed_without_credit();
 void run_left_without_credit();
