@@ -28,6 +28,7 @@ class Together final : public Operation, private Pending {
   explicit Together(Collective collective) : collective_(std::move(collective)) {}
 
   void start() override {
+    handover_.await_take_back();  // a queue may have ended between a start and its wait
     or_give_up([this] { collective_.start(Stream::program_order()); });
     handover_.to_background();
   }

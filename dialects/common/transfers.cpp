@@ -23,6 +23,7 @@ class Send final : public Operation, private Pending {
         leaves_at_once_(detail::is_put_by_stream(sender_)), starts_shortly_(is_short()) {}
 
   void start() override {
+    handover_.await_take_back();  // a queue may have ended between a start and its wait
     if (packed_.bytes() > 0) layout_.pack(packed_.data());
     waits_for_credit_ = true;
     if (!put_if_credited()) handover_.to_background();
