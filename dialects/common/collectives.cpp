@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "dialects/common/background.hpp"
 #include "dialects/common/closing.hpp"
 #include "dialects/common/job.hpp"
 #include "dialects/common/outcome.hpp"
@@ -22,20 +23,27 @@
 namespace sluice::stream_mpi {
 namespace {
 
-class Together final : public Operation {
+class Together final : public Operation, private Pending {
  public:
   explicit Together(Collective collective) : collective_(std::move(collective)) {}
 
   void start() override {
+    handover_.await_take_back();  // a queue may have ended between a start and its wait
     or_give_up([this] { collective_.start(Stream::program_order()); });
+    handover_.to_background();
   }
   bool advance() override {
+    if (!handover_.take_back()) return false;
     return or_give_up([this] { return collective_.test(); });
   }
   void finish() override {
+    handover_.await_take_back();
     or_give_up([this] { collective_.wait(Stream::program_order()); });
   }
-  void give_up() noexcept override { begin_to_close(collective_); }
+  void give_up() noexcept override {
+    handover_.await_take_back();
+    begin_to_close(collective_);
+  }
 
   bool connected() override {
     try {
@@ -48,21 +56,34 @@ class Together final : public Operation {
   }
   void enqueue_start(Stream stream) override { collective_.start(stream); }
   void enqueue_wait(Stream stream) override { collective_.wait(stream); }
-  void close(std::optional<Timeout> timeout) override { collective_.close(timeout); }
+  void close(std::optional<Timeout> timeout) override {
+    handover_.await_take_back();
+    collective_.close(timeout);
+  }
 
  private:
-  /// Peers that need this rank learn its failure from the collective that it closes.
+  bool go_on(detail::EndsWait& waits) noexcept override {
+    return handover_.in_background([&] {
+      if (or_give_up([this] { return collective_.test(); })) return false;
+      waits.look_soon();
+      return true;
+    });
+  }
+
+  /// By who has the collective. Peers that need this rank learn its failure from the collective that it closes.
   template <class Work>
   std::invoke_result_t<Work> or_give_up(Work work) {
     try {
       return work();
     } catch (...) {
-      give_up();
+      begin_to_close(collective_);
       throw;
     }
   }
 
   Collective collective_;
+  Handover handover_;
+  Background::Listed listed_{*this};
 };
 
 /// The number of a collective, on its way from rank 0.

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "dialects/common/background.hpp"
 #include "dialects/common/outcome.hpp"
 #include "rma/mpi/at_finalize.hpp"
 #include "rma/mpi/in_world.hpp"
@@ -35,6 +36,7 @@ extern "C" int sluice_stream_mpi_end(MPI_Comm, int, void*, void*) {
   Current& current = current_job();
   const int failed = guarded("MPI_Finalize", [&] {
     if (current.at_end) current.at_end();
+    Background::end();
     std::shared_ptr<Job> ending;
     const std::lock_guard lock(current.mutex);
     ending = std::exchange(current.job, nullptr);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "device/copy_anywhere.hpp"
+#include "dialects/common/background.hpp"
 #include "dialects/common/closing.hpp"
 #include "dialects/common/outcome.hpp"
 #include "runtime/put_by_stream.hpp"
@@ -15,23 +16,25 @@
 namespace sluice::stream_mpi {
 namespace {
 
-class Send final : public Operation {
+class Send final : public Operation, private Pending {
  public:
   Send(Sender sender, Layout layout, Slice packed)
       : sender_(std::move(sender)), layout_(std::move(layout)), packed_(std::move(packed)),
         leaves_at_once_(detail::is_put_by_stream(sender_)), starts_shortly_(is_short()) {}
 
   void start() override {
+    handover_.await_take_back();  // a queue may have ended between a start and its wait
     if (packed_.bytes() > 0) layout_.pack(packed_.data());
     waits_for_credit_ = true;
-    put_if_credited();
+    if (!put_if_credited()) handover_.to_background();
   }
   bool advance() override {
-    if (!put_if_credited()) return false;
+    if (!handover_.take_back() || !put_if_credited()) return false;
     if (!leaves_at_once_) await_source(Stream::program_order());
     return true;
   }
   void finish() override {
+    handover_.await_take_back();
     if (std::exchange(waits_for_credit_, false)) sender_.put(Stream::program_order());
     if (!leaves_at_once_) await_source(Stream::program_order());
   }
@@ -41,8 +44,14 @@ class Send final : public Operation {
   void enqueue_start(Stream /*stream*/) override {}
   void enqueue_move(Stream stream) override { sender_.put(stream); }
   void enqueue_wait(Stream stream) override { await_source(stream); }
-  void close(std::optional<Timeout> timeout) override { sender_.close(timeout); }
-  void give_up() noexcept override { begin_to_close(sender_); }
+  void close(std::optional<Timeout> timeout) override {
+    handover_.await_take_back();
+    sender_.close(timeout);
+  }
+  void give_up() noexcept override {
+    handover_.await_take_back();
+    begin_to_close(sender_);
+  }
 
  private:
   bool is_short() const {
@@ -68,6 +77,13 @@ class Send final : public Operation {
     sender_.put(Stream::program_order());
     return true;
   }
+  bool go_on(detail::EndsWait& waits) noexcept override {
+    return handover_.in_background([&] {
+      if (put_if_credited()) return false;
+      waits.add(sender_);
+      return true;
+    });
+  }
 
   Sender sender_;
   Layout layout_;
@@ -77,6 +93,8 @@ class Send final : public Operation {
   const bool leaves_at_once_;
   const bool starts_shortly_;
   bool waits_for_credit_ = false;
+  Handover handover_;
+  Background::Listed listed_{*this};
 };
 
 class Receive final : public Operation {

@@ -33,6 +33,15 @@ void Lane::progress() {
   }
 }
 
+bool Lane::go_on(detail::EndsWait& waits) noexcept {
+  if (!busy()) return false;
+  progress();
+  const std::lock_guard lock(mutex_);
+  if (messages_.empty() || !messages_.front()->started()) return false;
+  waits.add(end());
+  return true;
+}
+
 void Lane::fail(std::exception_ptr failure) {
   const std::lock_guard lock(mutex_);
   if (failure_ == nullptr) failure_ = std::move(failure);
@@ -89,6 +98,7 @@ class SendLane final : public Lane {
   ChannelHandle& end() noexcept override { return sender_; }
 
   Sender sender_;
+  Background::Listed listed_{*this};
 };
 
 class ReceiveLane final : public Lane {
@@ -133,6 +143,7 @@ class ReceiveLane final : public Lane {
   ChannelHandle& end() noexcept override { return receiver_; }
 
   Receiver receiver_;
+  Background::Listed listed_{*this};
 };
 
 std::shared_ptr<Lane> open_lane(Job& job, Scope scope, Rank peer, Tag tag, Direction direction) {

@@ -2,6 +2,7 @@
 // The messages of one communicator, peer, tag and direction, one after another, over a channel of small slots.
 #pragma once
 
+#include "dialects/common/background.hpp"
 #include "dialects/common/job.hpp"
 #include "dialects/common/pairing.hpp"
 #include "dialects/messages/transfer.hpp"
@@ -22,13 +23,10 @@ namespace sluice::stream_mpi {
 /// is cut into parts, of which the first begins with its size. Up to `kDepth` parts travel before the receive has
 /// started.
 ///
-/// Any thread moves the bytes of all messages that are started: that of a stream that waits, and of a program that asks
-/// for one of its requests. So no message waits for another of a different lane.
-class Lane {
+/// Any thread moves the bytes of all messages that are started: that of a stream that waits, of a program that asks for
+/// one of its requests, and of the background. So no message waits for another of a different lane.
+class Lane : public Pending {
  public:
-  Lane() = default;
-  Lane(const Lane&) = delete;
-  Lane& operator=(const Lane&) = delete;
   virtual ~Lane() = default;
 
   static constexpr std::size_t kSlotBytes = 16384;
@@ -40,6 +38,7 @@ class Lane {
   /// Messages that are not complete, and all later ones, fail, here and at the peer.
   void fail(std::exception_ptr failure);
   bool busy() const noexcept { return waiting_.load(std::memory_order_relaxed) > 0; }
+  bool go_on(detail::EndsWait& waits) noexcept final;
 
  protected:
   /// True: the message is complete. @throws Error, Refused

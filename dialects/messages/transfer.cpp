@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "device/copy_anywhere.hpp"
+#include "dialects/common/background.hpp"
 #include "dialects/common/outcome.hpp"
 #include "dialects/messages/lane.hpp"
 
@@ -25,10 +26,9 @@ void Transfer::add(const std::shared_ptr<Transfer>& message) {
 
 void Transfer::start() {
   started_.store(true, std::memory_order_release);
-  if (lane_ == nullptr)
-    complete_.store(true, std::memory_order_release);
-  else
-    lane_->progress();
+  if (lane_ == nullptr) return complete_.store(true, std::memory_order_release);
+  lane_->progress();
+  if (!complete()) Background::notice();
 }
 
 void Transfer::abandon(const char* why) {

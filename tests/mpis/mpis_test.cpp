@@ -63,6 +63,13 @@ TEST(Mpis, a_step_takes_few_instructions) {
 #endif
 TEST(Mpis, queues_come_and_go_and_live_together) { expect_on_host(2, "queues queueless"); }
 TEST(Mpis, a_queue_moves_on_while_its_host_does_something_else) { expect_on_host(2, "alone"); }
+TEST(Mpis, a_send_without_credit_moves_on_while_the_program_waits_by_mpi) { expect_on_host(2, "answered"); }
+TEST(Mpis, a_send_that_stays_without_credit_keeps_no_other_back_in_the_background) {
+  expect_on_host(2, "answered_beside");
+}
+TEST(Mpis, collectives_move_on_while_the_program_waits_by_mpi) { expect_on_host(3, "answered_collectives"); }
+TEST(Mpis, a_buffer_is_the_programs_again_behind_the_wait) { expect_on_host(2, "overwritten"); }
+TEST(Mpis, a_send_that_waits_for_credit_uses_no_core) { expect_on_host(2, "idle_without_credit"); }
 TEST(Mpis, a_start_overtakes_nothing_in_its_queue) { expect_on_host(2, "forward"); }
 TEST(Mpis, a_request_may_be_freed_after_its_start) {
   expect_on_host(2, "freed_started", "SLUICE_TIMEOUT=1h");
@@ -105,13 +112,15 @@ TEST(Mpis, an_allreduce_that_cannot_be_combined_is_an_error) { expect_on_host(3,
 TEST(Mpis, messages_and_collectives_are_waited_for_together) { expect_on_host(3, "together"); }
 
 TEST(Mpis, what_is_not_freed_ends_with_mpi) {
-  const Ended ended = run_ranks(2, "not_freed", "");
-  EXPECT_EQ(ended.code, 0) << ended.output;
-  EXPECT_EQ(ended.output, "passed\n");
+  for (const char* const name : {"not_freed", "left_without_credit"}) {
+    const Ended ended = run_ranks(2, name, "");
+    EXPECT_EQ(ended.code, 0) << name << ": " << ended.output;
+    EXPECT_EQ(ended.output, "passed\n") << name;
+  }
 }
 
 TEST(Mpis, waits_end_when_a_peer_dies) {
-  for (const char* const name : {"killed", "killed_early"}) {
+  for (const char* const name : {"killed", "killed_early", "killed_without_credit"}) {
     const Ended ended = run_ranks(2, name, "", true);
     EXPECT_NE(ended.output.find("the peer is lost"), std::string::npos) << name << ": " << ended.output;
   }
@@ -129,7 +138,7 @@ TEST(Mpis, works_over_networks) {
   std::printf("SKIPPED-HERE: Mpis.works_over_networks: this build has no libfabric\n");
   GTEST_SKIP() << "this build has no libfabric";
 #endif
-  expect_passed(2, "ping_pong doubles ready sends_first types together",
+  expect_passed(2, "ping_pong doubles ready sends_first types together answered",
                 "MPIS_TEST_STREAM=host SLUICE_BACKENDS=ofi:tcp");
 }
 

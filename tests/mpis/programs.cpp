@@ -20,6 +20,13 @@ int run_mpis_programs(int argc, char** argv, int first) {
       {"steps", run_steps},
 #endif
       {"many_requests", run_many_requests},
+      {"answered", run_answered},
+      {"answered_beside", run_answered_beside},
+      {"answered_collectives", run_answered_collectives},
+      {"overwritten", run_overwritten},
+      {"idle_without_credit", run_idle_without_credit},
+      {"killed_without_credit", run_killed_without_credit},
+      {"left_without_credit", run_left_without_credit},
       {"queues", run_queues},
       {"queueless", run_queueless},
       {"alone", run_alone},

@@ -19,6 +19,14 @@ void run_fan();
 void run_ahead();
 void run_steps();
 void run_many_requests();
+// background.cpp
+void run_answered();
+void run_answered_beside();
+void run_overwritten();
+void run_answered_collectives();
+void run_idle_without_credit();
+void run_killed_without_credit();
+void run_left_without_credit();
 // queues.cpp
 void run_queues();
 void run_queueless();

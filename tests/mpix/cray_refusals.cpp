@@ -151,7 +151,8 @@ void run_cray_dropped() {
     else
       MPIX_Enqueue_send(buffer.data(), kCrayInts, MPI_INT, peer, tag, queue.queue, &request);
     if (world_rank() == 0 && !started) sluice_host_stream_run(queue.stream, stop, nullptr);
-    queue.start();
+    const bool later = world_rank() != 0 && started;  // else it could complete before the stop
+    if (!later) queue.start();
     if (world_rank() == 0) {
       if (started) {
         sluice_host_stream_run(queue.stream, stop, nullptr);
@@ -165,6 +166,7 @@ void run_cray_dropped() {
     MPI_Barrier(MPI_COMM_WORLD);
     if (world_rank() != 0) {
       for (int& value : buffer) value = receives ? value : 5;
+      if (later) queue.start();
       queue.wait_on_stream();
     }
     std::vector<int> sent{world_rank()};

@@ -26,6 +26,8 @@ TEST(MpixCray, halo_of_four_ranks_and_of_one) {
 }
 TEST(MpixCray, the_nth_send_of_a_tag_is_received_by_the_nth_whatever_its_size) { expect_passed(2, "sizes"); }
 TEST(MpixCray, large_messages_move_while_the_stream_waits_for_another) { expect_passed(2, "large"); }
+TEST(MpixCray, messages_move_on_while_the_program_waits_by_mpi) { expect_passed(2, "answered many_answered"); }
+TEST(MpixCray, a_message_that_waits_for_credit_uses_no_core) { expect_passed(2, "idle"); }
 TEST(MpixCray, the_host_may_be_far_ahead) { expect_passed(2, "ahead"); }
 TEST(MpixCray, streams_may_share_a_tag) { expect_passed(2, "streams"); }
 TEST(MpixCray, communicators_have_their_own_ranks_and_messages) { expect_passed(3, "communicators"); }
@@ -70,7 +72,7 @@ TEST(MpixCray, works_over_networks) {
   std::printf("SKIPPED-HERE: MpixCray.works_over_networks: this build has no libfabric\n");
   GTEST_SKIP() << "this build has no libfabric";
 #endif
-  expect_passed(2, "halo sizes large types requests", "SLUICE_BACKENDS=ofi:tcp");
+  expect_passed(2, "halo sizes large types requests answered", "SLUICE_BACKENDS=ofi:tcp");
 }
 
 TEST(MpixMpich, messages_move_in_the_order_of_the_stream) { expect_passed(2, "m_pair"); }
@@ -79,6 +81,7 @@ TEST(MpixMpich, halo_of_several_ranks_and_with_one_peer_in_two_directions) {
   expect_passed(2, "m_halo");
 }
 TEST(MpixMpich, sends_that_have_begun_move_while_the_stream_waits) { expect_passed(2, "m_meanwhile"); }
+TEST(MpixMpich, messages_move_on_while_the_program_waits_by_mpi) { expect_passed(2, "m_answered"); }
 TEST(MpixMpich, an_allreduce_combines_all) { expect_passed(3, "m_allreduce", "MPIX_TEST_THREADS=1"); }
 TEST(MpixMpich, places_of_extremes_need_no_thread_level) {
   expect_passed(3, "m_places");

@@ -7,6 +7,10 @@
 
 int run_mpix_programs(int argc, char** argv, int first) {
   static const checks::Programs programs{
+      {"answered", run_cray_answered},
+      {"many_answered", run_cray_many_answered},
+      {"idle", run_cray_idle},
+      {"m_answered", run_mpich_answered},
       {"ring", run_cray_ring},
       {"halo", run_cray_halo},
       {"sizes", run_cray_sizes},

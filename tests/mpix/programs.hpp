@@ -4,6 +4,11 @@
 /// Runs the programs that the arguments name, from the one at `first` on, and returns the exit code.
 int run_mpix_programs(int argc, char** argv, int first);
 
+// background.cpp
+void run_cray_answered();
+void run_cray_many_answered();
+void run_cray_idle();
+void run_mpich_answered();
 // cray_exchanges.cpp
 void run_cray_ring();
 void run_cray_halo();

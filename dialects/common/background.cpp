@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dialects/common/background.hpp"
+
+#include <chrono>
+#include <thread>
+
+#include "base/words.hpp"
+#include "dialects/common/outcome.hpp"
+#include "rma/rest.hpp"
+
+namespace sluice::stream_mpi {
+namespace {
+
+constexpr auto kUntilMostAreAwaited = std::chrono::milliseconds(1);
+constexpr int kLooks = 16;  // in vain, until the thread rests: waking it for each step would be slower
+
+}  // namespace
+
+Background& Background::only() {
+  static Background& made = *new Background;
+  return made;
+}
+
+Background::Listed::Listed(Pending& pending) : pending_(pending) {
+  const std::lock_guard lock(only().mutex_);
+  only().all_.insert(&pending_);
+}
+
+Background::Listed::~Listed() {
+  const std::lock_guard lock(only().mutex_);
+  only().all_.erase(&pending_);
+}
+
+void Background::notice() noexcept {
+  Background& one = only();
+  base::light_fence();  // either this sees that the thread rests, or the thread sees what was left
+  if (one.state_.load(std::memory_order_relaxed) != State::awake) one.rouse();
+}
+
+void Background::rouse() noexcept {
+  const State before = state_.exchange(State::awake);
+  if (before == State::asleep) waits_.wake();
+  if (before != State::ended) return;
+  const int failed = guarded("stream MPI", [this] {
+    const std::lock_guard lock(thread_mutex_);
+    if (!thread_) thread_.emplace(HostStream::Options{.name = "stream MPI, unattended"});
+    thread_->run([this] { run(); });
+  });
+  if (failed != 0) state_.store(State::ended);  // it goes on when it is waited for
+}
+
+void Background::end() noexcept {
+  Background& one = only();
+  one.ending_.store(true);
+  one.waits_.wake();
+  const std::lock_guard lock(one.thread_mutex_);
+  one.thread_.reset();
+  one.waits_.clear();
+  one.ending_.store(false);
+  one.state_.store(State::ended);
+}
+
+/// An item of the thread's stream: returns when nothing was left for a while.
+void Background::run() {
+  do {
+    for (int looks = 0; looks < kLooks; ++looks) {
+      std::this_thread::sleep_for(kUntilMostAreAwaited);
+      if (ending_.load()) return;
+      if (!go_on_with_all()) continue;
+      sleep_while_left();
+      looks = 0;
+    }
+    state_.store(State::ended);
+    base::heavy_fence();
+  } while (go_on_with_all() && begins_again());
+}
+
+/// Until nothing is left, or `notice` is called.
+void Background::sleep_while_left() {
+  state_.store(State::asleep);
+  base::heavy_fence();
+  while (go_on_with_all() && state_.load() == State::asleep && !ending_.load()) waits_.sleep();
+  state_.store(State::awake);
+}
+
+/// False: `notice` has been called, which enqueues the next item.
+bool Background::begins_again() noexcept {
+  State ended = State::ended;
+  return state_.compare_exchange_strong(ended, State::awake);
+}
+
+void Handover::await_take_back() noexcept {
+  constexpr auto kYields = std::chrono::milliseconds(1);
+  constexpr auto kNap = std::chrono::microseconds(50);
+  for (rma::Rest rest(0); !take_back();)
+    if (!rest.spin_or_yield(kYields)) std::this_thread::sleep_for(kNap);
+}
+
+/// True: something is left.
+bool Background::go_on_with_all() {
+  const std::lock_guard lock(mutex_);
+  waits_.clear();
+  bool left = false;
+  for (Pending* const one : all_) left = one->go_on(waits_) || left;
+  return left;
+}
+
+}  // namespace sluice::stream_mpi

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// What host streams have started goes on in a thread of the library's own while no stream waits for it.
+#pragma once
+
+#include "runtime/ends_wait.hpp"
+
+#include <sluice/stream.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <unordered_set>
+
+namespace sluice::stream_mpi {
+
+/// Something that a stream starts and that may be left incomplete.
+class Pending {
+ public:
+  Pending() = default;
+  Pending(const Pending&) = delete;
+  Pending& operator=(const Pending&) = delete;
+
+  /// Called by the thread of the background: goes on without blocking. True: something is left, and what it waits for
+  /// is added to `waits`.
+  virtual bool go_on(detail::EndsWait& waits) noexcept = 0;
+
+ protected:
+  ~Pending() = default;
+};
+
+/// The thread. It exists from the first operation that is left incomplete to MPI_Finalize.
+///
+/// Most operations are waited for soon after their start, by a stream whose thread goes on with them. So the thread
+/// looks a millisecond after it was noticed, and then sleeps until what is left can go on.
+class Background {
+ public:
+  /// As long as this lives, `pending` may be gone on with. The last member of its class, so that it ends first.
+  class Listed {
+   public:
+    explicit Listed(Pending& pending);
+    Listed(const Listed&) = delete;
+    Listed& operator=(const Listed&) = delete;
+    /// Blocks while the thread is at it.
+    ~Listed();
+
+   private:
+    Pending& pending_;
+  };
+
+  /// After something was left incomplete. Any thread.
+  static void notice() noexcept;
+  /// The thread ends. For MPI_Finalize.
+  static void end() noexcept;
+
+ private:
+  enum class State : std::uint8_t { ended, awake, asleep };
+
+  static Background& only();
+  void rouse() noexcept;
+  void run();
+  void sleep_while_left();
+  bool begins_again() noexcept;
+  bool go_on_with_all();
+
+  std::atomic<State> state_{State::ended};
+  std::atomic<bool> ending_{false};
+  std::mutex mutex_;  // of `all_`, while one of them is gone on with, too
+  std::unordered_set<Pending*> all_;
+  detail::EndsWait waits_;
+  std::mutex thread_mutex_;
+  std::optional<HostStream> thread_;
+};
+
+/// Who goes on with an operation: its stream, as at first, or the background. What the two share needs no lock.
+class Handover {
+ public:
+  /// By the stream, which leaves the operation incomplete.
+  void to_background() noexcept {
+    state_.store(State::background, std::memory_order_release);
+    Background::notice();
+  }
+  /// By the stream. False: the background is at it just now.
+  bool take_back() noexcept {
+    State seen = state_.load(std::memory_order_acquire);
+    if (seen == State::background) state_.compare_exchange_strong(seen, State::stream, std::memory_order_acquire);
+    return seen != State::at_it;
+  }
+  /// Blocks for as long as a step of the background lasts.
+  void await_take_back() noexcept;
+
+  /// By the background: `step()` if the operation is left to it. Returns what that does, which is whether the
+  /// background goes on later; if not, or if it throws, the stream has the operation.
+  template <class Step>
+  bool in_background(Step step) noexcept {
+    State seen = State::background;
+    if (!state_.compare_exchange_strong(seen, State::at_it, std::memory_order_acquire)) return false;
+    bool left = false;
+    try {
+      left = step();
+    } catch (...) {  // the stream meets it, too
+    }
+    state_.store(left ? State::background : State::stream, std::memory_order_release);
+    return left;
+  }
+
+ private:
+  enum class State : std::uint8_t { stream, background, at_it };
+
+  std::atomic<State> state_{State::stream};
+};
+
+}  // namespace sluice::stream_mpi

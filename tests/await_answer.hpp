@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// For programs of stream MPI that wait by plain MPI alone.
+#pragma once
+
+#include <mpi.h>
+#include <time.h>
+
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+namespace stream_mpi_test {
+
+constexpr int kPlain = 3;  // no tag of a request, which a match uses
+
+inline void tell(int peer) {
+  const int word = 1;
+  MPI_Send(&word, 1, MPI_INT, peer, kPlain, MPI_COMM_WORLD);
+}
+
+/// MPI_Recv, of which a program that hangs is the failure: this one ends.
+inline void await_answer(int peer) {
+  constexpr auto kMost = std::chrono::seconds(10);
+  int word = 0;
+  int arrived = 0;
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Irecv(&word, 1, MPI_INT, peer, kPlain, MPI_COMM_WORLD, &request);
+  for (const auto end = std::chrono::steady_clock::now() + kMost; arrived == 0;) {
+    MPI_Test(&request, &arrived, MPI_STATUS_IGNORE);
+    if (std::chrono::steady_clock::now() < end) continue;
+    std::fprintf(stderr, "nothing moves while a program waits by MPI\n");
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+}
+
+/// The part of a core that this process uses while its main thread sleeps.
+inline double load_while_asleep() {
+  const auto used = [] {
+    timespec time{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+  };
+  constexpr auto kLong = std::chrono::milliseconds(500);
+  std::this_thread::sleep_for(kLong / 5);  // threads that spin or yield before they sleep
+  const double before = used();
+  std::this_thread::sleep_for(kLong);
+  return (used() - before) / std::chrono::duration<double>(kLong).count();
+}
+
+}  // namespace stream_mpi_test

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sends that are started without credit, while the program waits for something else by MPI.
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "tests/await_answer.hpp"
+#include "tests/mpis/order.hpp"
+#include "tests/mpis/programs.hpp"
+
+using namespace stream_mpi_test;
+
+namespace {
+
+/// Rank 0 starts a send, and rank 1 its receive afterwards. Then rank 0 waits for the answer alone.
+void answer_steps(Order& order, int count, MPI_Datatype type, std::size_t ints, std::size_t stride) {
+  const int peer = 1 - world_rank();
+  const bool sends = world_rank() == 0;
+  std::vector<int> buffer = poisoned(ints);
+  std::vector<MPIS_Request> requests{sends ? send_of(buffer.data(), count, peer, 0, MPI_COMM_WORLD, type)
+                                           : receive_of(buffer.data(), count, peer, 0, MPI_COMM_WORLD, type)};
+  match_all(requests);
+  for (int step = 0; step < 4; ++step) {
+    if (sends) {
+      fill(buffer, 0, step);
+      order.start_all(requests);
+      order.wait();  // the stream has come to the start
+      tell(peer);
+      await_answer(peer);
+      order.wait_all();
+      order.wait();
+      continue;
+    }
+    await_answer(peer);
+    order.start_all(requests);
+    order.wait_all();
+    order.wait();
+    for (std::size_t i = 0; i < ints; i += stride)
+      expect_equal(buffer[i], stamp(0, step, static_cast<int>(i)), "a message that nobody waits for");
+    tell(peer);
+  }
+  free_all(requests);
+}
+
+}  // namespace
+
+void run_answered() {
+  Order order;
+  for (const int count : {1, 10000, 1000000}) answer_steps(order, count, MPI_INT, static_cast<std::size_t>(count), 1);
+  MPI_Datatype gaps = MPI_DATATYPE_NULL;
+  MPI_Type_vector(1000, 1, 2, MPI_INT, &gaps);
+  MPI_Type_commit(&gaps);
+  answer_steps(order, 1, gaps, 2000, 2);
+  MPI_Type_free(&gaps);
+}
+
+/// The program writes the buffer as soon as the wait permits it, while the receiver starts.
+void run_overwritten() {
+  constexpr int kInts = 1 << 20;
+  Order order;
+  const int peer = 1 - world_rank();
+  const bool sends = world_rank() == 0;
+  std::vector<int> buffer = poisoned(kInts);
+  std::vector<int> expected = buffer;
+  std::vector<MPIS_Request> requests{sends ? send_of(buffer.data(), kInts, peer)
+                                           : receive_of(buffer.data(), kInts, peer)};
+  match_all(requests);
+  for (int step = 0; step < 40; ++step) {
+    if (sends) {
+      fill(buffer, 0, step);
+      order.start_all(requests);
+      order.wait();
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // until the background has seen it
+      tell(peer);
+      std::this_thread::sleep_for(std::chrono::microseconds(50 * step));
+    } else {
+      await_answer(peer);
+      order.start_all(requests);
+    }
+    order.wait_all();
+    order.wait();
+    if (sends) std::fill(buffer.rbegin(), buffer.rend(), -1);
+    if (sends) {
+      await_answer(peer);
+    } else {
+      fill(expected, 0, step);
+      expect(buffer == expected, "bytes of a buffer that was written after the wait");
+      tell(peer);
+    }
+  }
+  free_all(requests);
+}
+
+/// One send stays without a receive while others come and go.
+void run_answered_beside() {
+  Order order;
+  Order other;
+  const int peer = 1 - world_rank();
+  int value = world_rank() == 0 ? 77 : -7;
+  std::vector<MPIS_Request> requests{world_rank() == 0 ? send_of(&value, 1, peer, 9) : receive_of(&value, 1, peer, 9)};
+  match_all(requests);
+  if (world_rank() == 0) {
+    other.start_all(requests);
+    (void)load_while_asleep();  // until the thread that waits for its receive sleeps
+  }
+  for (int i = 0; i < 2; ++i) answer_steps(order, 1000, MPI_INT, 1000, 1);
+  if (world_rank() == 0) await_answer(peer);
+  if (world_rank() == 1) {
+    expect_equal(value, -7, "a message whose receive has not started");
+    other.start_all(requests);
+    tell(peer);
+  }
+  other.wait_all();
+  other.wait();
+  expect_equal(value, 77, "a message that was late");
+  free_all(requests);
+}
+
+void run_idle_without_credit() {
+  Order order;
+  const int peer = 1 - world_rank();
+  int value = world_rank() == 0 ? 5 : -7;
+  std::vector<MPIS_Request> requests{world_rank() == 0 ? send_of(&value, 1, peer) : receive_of(&value, 1, peer)};
+  match_all(requests);
+  if (world_rank() == 0) {
+    order.start_all(requests);
+    order.wait();
+    const double load = load_while_asleep();
+    expect(load < 0.2, "a rank whose send waits for credit uses " + std::to_string(load) + " of a core");
+    tell(peer);
+  } else {
+    await_answer(peer);
+    order.start_all(requests);
+  }
+  order.wait_all();
+  order.wait();
+  expect_equal(value, 5, "a message after a long time");
+  free_all(requests);
+}
+
+/// The last rank starts a collective late, and answers once it is complete; the others wait for that alone. A
+/// collective of three ranks needs steps of each.
+void run_answered_collectives() {
+  Order order;
+  int in = world_rank() + 1;
+  int sum = 0;
+  MPIS_Request barrier = MPIS_REQUEST_NULL;
+  MPIS_Request allreduce = MPIS_REQUEST_NULL;
+  MPIS_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &barrier);
+  MPIS_Allreduce_init(&in, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &allreduce);
+  std::vector<MPIS_Request> requests{barrier, allreduce};
+  match_all(requests);
+  const int last = world_size() - 1;
+  for (int step = 0; step < 5; ++step) {
+    sum = -7;
+    if (world_rank() == last)
+      for (int peer = 0; peer < last; ++peer) await_answer(peer);
+    order.start_all(requests);
+    if (world_rank() == last) {
+      order.wait_all();
+      order.wait();
+      for (int peer = 0; peer < last; ++peer) tell(peer);
+    } else {
+      order.wait();
+      tell(last);
+      await_answer(last);
+      order.wait_all();
+      order.wait();
+    }
+    expect_equal(sum, world_size() * (world_size() + 1) / 2, "a sum that one rank waits for");
+  }
+  free_all(requests);
+}
+
+/// Its peer dies while the send waits for credit and no stream waits for it; the wait behind it still fails.
+void run_killed_without_credit() {
+  int value = 0;
+  MPIS_Queue queue = MPIS_QUEUE_NULL;
+  MPIS_Queue_init(&queue, THREAD, nullptr);
+  std::vector<MPIS_Request> requests{world_rank() == 0 ? send_of(&value, 1, 1) : receive_of(&value, 1, 0)};
+  match_all(requests);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (world_rank() == 1) raise(SIGKILL);
+  MPIS_Enqueue_startall(queue, 1, requests.data());
+  (void)load_while_asleep();
+  MPIS_Enqueue_waitall(queue);
+  leave(MPIS_Queue_wait(queue) == MPI_ERR_OTHER);
+}
+
+namespace {
+
+/// At the end of the process, behind MPI_Finalize.
+void expect_no_thread() {
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm"), name);
+    if (name == "sluice-stream") std::printf("a thread has outlived MPI\n");
+  }
+}
+
+}  // namespace
+
+/// MPI ends while a send waits for credit.
+void run_left_without_credit() {
+  static int value = 0;
+  MPIS_Queue queue = MPIS_QUEUE_NULL;
+  MPIS_Queue_init(&queue, THREAD, nullptr);
+  std::vector<MPIS_Request> requests{world_rank() == 0 ? send_of(&value, 1, 1) : receive_of(&value, 1, 0)};
+  match_all(requests);
+  if (world_rank() == 0) MPIS_Enqueue_startall(queue, 1, requests.data());
+  std::atexit(expect_no_thread);
+}
