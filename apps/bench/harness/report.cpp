@@ -143,8 +143,7 @@ std::vector<Gpu> gpus_for(StreamChoice stream) {
 
 Machine this_machine(const Gpu& gpu) {
   const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  return {SLUICE_VERSION, cpu_model(),
-          fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now)), gpu};
+  return {SLUICE_VERSION, cpu_model(), fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now)), gpu};
 }
 
 std::string header_text(const Row& row) {
