@@ -13,6 +13,8 @@ namespace sluice::base {
 /// waiting thread calls `look` at least once per `step`, and a longer pause between two calls counts as two steps.
 class Lasted {
  public:
+  Lasted() noexcept : Lasted(Clock::now()) {}
+  explicit Lasted(Clock::time_point begin) noexcept : last_look_(begin) {}
   Clock::duration so_far() const noexcept { return so_far_; }
   Clock::time_point last_look() const noexcept { return last_look_; }
   void look(Clock::duration step) noexcept {
@@ -23,7 +25,7 @@ class Lasted {
   }
 
  private:
-  Clock::time_point last_look_ = Clock::now();
+  Clock::time_point last_look_;
   Clock::duration so_far_{};
 };
 
@@ -43,7 +45,10 @@ inline Clock::time_point deadline_after(Clock::duration timeout) noexcept { retu
 /// A limit on one wait, or on several waits in a row. Only time between calls of `over` counts.
 class Limit {
  public:
-  explicit Limit(Clock::duration limit) noexcept : limit_(limit), step_(step_of(limit)) {}
+  /// One that never ends does not read the clock, which takes as long as a short call.
+  explicit Limit(Clock::duration limit) noexcept
+      : limit_(limit), step_(step_of(limit)),
+        lasted_(limit == Clock::duration::max() ? Clock::time_point() : Clock::now()) {}
 
   /// True if the waits have lasted for the limit.
   bool over() noexcept {

@@ -53,6 +53,7 @@ class CollectiveWindow::Impl {
  private:
   void shut(Limit limit);
 
+  const Timeout timeout_;
   const Memory page_;
   const rma::Words own_;
   Window words_;
@@ -68,9 +69,9 @@ class CollectiveWindow::Impl {
 
 CollectiveWindow::Impl::Impl(Context& context, std::string_view name, const Slice& memory,
                              std::optional<Timeout> timeout)
-    : group{context, std::string(name), context.rank(), context.size()}, page_(context.allocate(rma::at::kEnd)),
+    : group{context, std::string(name), context.rank(), context.size()}, timeout_(context.timeout()), page_(context.allocate(rma::at::kEnd)),
       own_(page_.all()), words_(context.window(group.part("words"), page_.slice(0, rma::at::kSharedEnd))),
-      links(group, own_), epochs(group.rank, group.size) {
+      links(group, own_, words_.atomics() == AtomicsBy::processors), epochs(group.rank, group.size) {
   own_.word(rma::at::kMinusShared).store(0 - rma::kShared);
   own_.word(rma::at::kMinusExclusive).store(0 - rma::kExclusive);
   if (memory.bytes() != 0) memory_ = context.window(group.part("memory"), memory);
@@ -98,7 +99,7 @@ void CollectiveWindow::Impl::check_group(std::span<const Rank> ranks) const {
 template <class Work>
 void CollectiveWindow::Impl::call(std::optional<Timeout> timeout, Work work) {
   check_open();
-  Limit limit(timeout.value_or(group.context.timeout()));
+  Limit limit(timeout.value_or(timeout_));
   try {
     rma::HostCall made(links, limit);
     work(made);
@@ -167,6 +168,7 @@ void CollectiveWindow::close(std::optional<Timeout> timeout) { in().close(timeou
 
 Target& CollectiveWindow::target(Rank rank) {
   in().check_open();
+  if (Target* const open = in().links.peers.open_memory(rank)) return *open;
   Limit limit(in().group.context.connect_timeout());
   return in().links.peers.memory(rank, limit);
 }

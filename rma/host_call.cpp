@@ -11,12 +11,11 @@ void Links::close(base::Limit& limit) {
 }
 
 std::uint64_t HostCall::add(Rank rank, std::size_t offset, std::uint64_t value) {
-  return links_.peers.words(rank, limit_).fetch_add(offset, value, limit_.left());
+  return links_.peers.add(rank, offset, value, limit_);
 }
 
 void HostCall::subtract_later(Rank rank, std::size_t offset, std::uint64_t lock) {
-  const Slice minus = links_.own.slice(lock == kShared ? at::kMinusShared : at::kMinusExclusive, kWord);
-  links_.peers.words(rank, limit_).accumulate({}, Op::sum, Number::uint64, minus, offset);
+  links_.peers.subtract(rank, offset, lock, limit_);
 }
 
 }  // namespace sluice::rma

@@ -22,8 +22,8 @@ namespace sluice::rma {
 
 /// What a collective window has open to other ranks.
 struct Links {
-  Links(const Group& its, Words words)
-      : group(its), own(std::move(words)), patrol(its), fence(its), peers(its, own),
+  Links(const Group& its, Words words, bool by_processors)
+      : group(its), own(std::move(words)), patrol(its), fence(its), peers(its, own, by_processors),
         posts(Context(its.context).scope(its.part("post"))) {
     patrol.watch(fence.any());
   }
@@ -70,8 +70,8 @@ class HostCall {
   bool take_post(Rank target) {
     return if_met(links_.targets, target, [this](Signals& with) { take(with, "a target has not called post"); });
   }
-  void met_origin(Rank origin) { links_.origins[origin] = open(origin, kPost, kComplete); }
-  void met_target(Rank target) { links_.targets[target] = open(target, kComplete, kPost); }
+  void met_origin(Rank origin) { links_.origins.insert_or_assign(origin, open(origin, kPost, kComplete)); }
+  void met_target(Rank target) { links_.targets.insert_or_assign(target, open(target, kComplete, kPost)); }
   void signal_complete(Rank target) { links_.targets.at(target).signal(limit_); }
   void take_complete(Rank origin) { take(links_.origins.at(origin), "an origin has not called complete"); }
   bool take_complete_now(Rank origin) { return links_.origins.at(origin).take_now(); }

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <utility>
 
 #include "rma/words.hpp"
 
@@ -25,7 +26,7 @@ class Locks {
   /// `counted`: false: the program knows that no rank has a lock which this one excludes, so no word is changed.
   void lock(auto& call, Rank rank, Kind kind, bool counted) {
     if (all_) call.misuse("lock inside an epoch of lock_all", rank);
-    if (!held_.try_emplace(rank, Held{kind, counted}).second) call.misuse("locked already", rank);
+    if (!hold(rank, {kind, counted})) call.misuse("locked already", rank);
     try {
       if (counted) count(call, rank, kind);
     } catch (...) {
@@ -42,7 +43,7 @@ class Locks {
     const bool shared = kind == Kind::shared;
     if (counted) call.subtract_later(rank, at::kLock, shared ? kShared : kExclusive);
     if (counted && !shared) call.subtract_later(kMaster, at::kAllLocks, kExclusive);
-    held_.erase(found);
+    spare_ = held_.extract(found);
   }
 
   /// Steps back while it waits: exclusive locks do not.
@@ -68,6 +69,18 @@ class Locks {
     Kind kind;
     bool counted;
   };
+  using All = std::map<Rank, Held>;
+
+  /// False if the rank is held. A lock behind an unlock allocates nothing.
+  bool hold(Rank rank, Held what) {
+    if (spare_.empty()) return held_.try_emplace(rank, what).second;
+    spare_.key() = rank;
+    spare_.mapped() = what;
+    auto done = held_.insert(std::move(spare_));
+    spare_ = std::move(done.node);
+    return done.inserted;
+  }
+
   enum class WhileItWaits : bool { stays, steps_back };
   static constexpr Rank kMaster = 0;
 
@@ -110,7 +123,8 @@ class Locks {
     }
   }
 
-  std::map<Rank, Held> held_;  // or awaited
+  All held_;  // or awaited
+  All::node_type spare_;
   bool all_ = false;
   bool all_counted_ = true;
 };

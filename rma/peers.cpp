@@ -15,17 +15,43 @@ void Peers::check_rank(Rank rank) const {
                      "there is no rank " + std::to_string(rank) + " among the " + std::to_string(group_.size), rank);
 }
 
-Target& Peers::words(Rank rank, base::Limit& limit) {
-  Target& words = peers_[rank].words;
+Peers::Peer& Peers::peer(Rank rank) {
+  auto& [found, peer] = found_[static_cast<std::size_t>(rank) % found_.size()];
+  if (found != rank || peer == nullptr) {
+    peer = &peers_[rank];
+    found = rank;
+  }
+  return *peer;
+}
+
+Peers::Peer& Peers::reach(Rank rank, base::Limit& limit) {
+  Peer& peer = this->peer(rank);
+  Target& words = peer.words;
   if (words.peer() < 0) words = group_.words_of(rank);
   if (!words.connected()) in_steps(limit, [&](Timeout step) { words.wait_connected(step); });
-  return words;
+  if (by_processors_ && peer.mapped.bytes() == 0) peer.mapped = words.mapped();
+  return peer;
+}
+
+Target& Peers::words(Rank rank, base::Limit& limit) { return reach(rank, limit).words; }
+
+std::uint64_t Peers::add(Rank rank, std::size_t offset, std::uint64_t value, base::Limit& limit) {
+  Peer& peer = reach(rank, limit);
+  if (by_processors_) return word_at(peer.mapped.data() + offset).fetch_add(value);
+  return peer.words.fetch_add(offset, value, limit.left());
+}
+
+void Peers::subtract(Rank rank, std::size_t offset, std::uint64_t lock, base::Limit& limit) {
+  Peer& peer = reach(rank, limit);
+  if (by_processors_) return static_cast<void>(word_at(peer.mapped.data() + offset).fetch_sub(lock));
+  const Slice minus = own_.slice(lock == kShared ? at::kMinusShared : at::kMinusExclusive, kWord);
+  peer.words.accumulate({}, Op::sum, Number::uint64, minus, offset);
 }
 
 /// The page of the peer has a handle of its memory, which may be a block of no bytes.
 Target& Peers::memory(Rank rank, base::Limit& limit) {
   check_rank(rank);
-  Peer& peer = peers_[rank];
+  Peer& peer = this->peer(rank);
   if (peer.memory.peer() < 0) {
     Target& words = this->words(rank, limit);
     const Slice copy = own_.slice(at::kCopy, sizeof(WindowHandle));
@@ -34,7 +60,13 @@ Target& Peers::memory(Rank rank, base::Limit& limit) {
     peer.memory = Context(group_.context).target(std::span<const std::byte>(copy.data(), copy.bytes()));
   }
   if (!peer.memory.connected()) in_steps(limit, [&](Timeout step) { peer.memory.wait_connected(step); });
+  peer.ready = true;
   return peer.memory;
+}
+
+Target* Peers::open_memory(Rank rank) noexcept {
+  const auto& [found, peer] = found_[static_cast<std::size_t>(rank) % found_.size()];
+  return found == rank && peer != nullptr && peer->ready ? &peer->memory : nullptr;
 }
 
 void Peers::flush(Peer& peer, base::Limit& limit) {

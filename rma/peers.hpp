@@ -4,10 +4,12 @@
 
 #include <sluice/window.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "base/limit.hpp"
 #include "rma/group.hpp"
@@ -17,15 +19,23 @@ namespace sluice::rma {
 
 class Peers {
  public:
-  Peers(const Group& group, Words own) : group_(group), own_(std::move(own)) {}
+  /// `by_processors`: they carry out the atomics on the words of all ranks.
+  Peers(const Group& group, Words own, bool by_processors)
+      : group_(group), own_(std::move(own)), by_processors_(by_processors) {}
 
   /// @throws Error{Code::bad_argument} if there is no such rank
   void check_rank(Rank rank) const;
 
   /// The words of a peer.
   Target& words(Rank rank, base::Limit& limit);
+  /// Adds to a word of a peer; returns it as it was. After an error it may yet change.
+  std::uint64_t add(Rank rank, std::size_t offset, std::uint64_t value, base::Limit& limit);
+  /// Subtracts a lock from a word of a peer; may return before.
+  void subtract(Rank rank, std::size_t offset, std::uint64_t lock, base::Limit& limit);
   /// The memory of a peer.
   Target& memory(Rank rank, base::Limit& limit);
+  /// The memory of a peer, which is open; null: `memory` has to open it.
+  Target* open_memory(Rank rank) noexcept;
 
   /// Completes the accesses to the memory of a peer, or of all. Costs nothing where there are none.
   void flush(Rank rank, base::Limit& limit);
@@ -40,14 +50,20 @@ class Peers {
  private:
   struct Peer {
     Target words;
+    Region mapped;  ///< the words, where processors carry out the atomics on them
     Target memory;
+    bool ready = false;  ///< the memory was reached
     std::uint64_t flushed = 0;  ///< accesses to the memory that have completed
   };
   static void flush(Peer& peer, base::Limit& limit);
+  Peer& peer(Rank rank);
+  Peer& reach(Rank rank, base::Limit& limit);
 
   const Group& group_;
   Words own_;
+  const bool by_processors_;
   std::unordered_map<Rank, Peer> peers_;
+  std::array<std::pair<Rank, Peer*>, 4> found_{};  ///< lately, by rank; null: none
 };
 
 }  // namespace sluice::rma

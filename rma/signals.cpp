@@ -8,6 +8,8 @@ namespace sluice::rma {
 
 namespace {
 
+constexpr int kLooks = 100;  // before a wait that can sleep: some microseconds
+
 void connect(ChannelHandle& end, base::Limit& limit) {
   if (!end.connected()) in_steps(limit, [&](Timeout step) { end.wait_connected(step); });
 }
@@ -16,9 +18,9 @@ void connect(ChannelHandle& end, base::Limit& limit) {
 
 /// Over a network, credits come milliseconds later, so there are plenty.
 Signals Signals::open(Scope& scope, const Group& group, Rank to, Tag out, Rank from, Tag in) {
-  const ChannelOptions options{.depth = 64, .name = group.name};
+  const ChannelOptions options{.depth = 2 * kReleased, .name = group.name};
   Sender sender = scope.sender(to, out, {}, options);
-  return {std::move(sender), scope.receiver(from, in, {}, options)};
+  return Signals(std::move(sender), scope.receiver(from, in, {}, options));
 }
 
 void Signals::signal(base::Limit& limit) {
@@ -28,15 +30,22 @@ void Signals::signal(base::Limit& limit) {
 
 bool Signals::take_now() {
   if (!in.test()) return false;
-  in.release({});
+  taken();
   return true;
 }
 
+void Signals::taken() {
+  if (++unreleased_ < kReleased) return;
+  in.release({}, unreleased_);
+  unreleased_ = 0;
+}
+
 void Signals::take(const Group& group, base::Limit& limit, Patrol* patrol, const char* what) {
-  if (take_now()) return;
+  for (int looks = 0; looks < kLooks; ++looks)
+    if (take_now()) return;
   for (Timeout step = Patrol::kBegin;; step = Patrol::kPeriod) {
     if (limit.over()) throw group.error(Code::timeout, what, in.peer());
-    if (in.wait_for(std::min<Timeout>(limit.left(), step))) return in.release({});
+    if (in.wait_for(std::min<Timeout>(limit.left(), step))) return taken();
     if (in.closed()) throw group.error(Code::peer_lost, "the rank has left", in.peer());
     if (patrol != nullptr) patrol->look();
   }

@@ -5,6 +5,8 @@
 #include <sluice/channel.hpp>
 #include <sluice/context.hpp>
 
+#include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "base/limit.hpp"
@@ -15,7 +17,10 @@
 namespace sluice::rma {
 
 /// A channel to a rank, and one from a rank.
-struct Signals {
+class Signals {
+ public:
+  Signals(Sender to, Receiver from) : out(std::move(to)), in(std::move(from)) {}
+
   Sender out;
   Receiver in;
 
@@ -27,6 +32,15 @@ struct Signals {
   /// Takes the next signal if it is here.
   bool take_now();
   void close(base::Limit& limit);
+
+ private:
+  /// Half of the credits: a rank is no more than two signals ahead of the one that takes them.
+  static constexpr std::size_t kReleased = 32;
+
+  /// Releases many signals together, since each release takes a cache line from the peer.
+  void taken();
+
+  std::size_t unreleased_ = 0;
 };
 
 /// The signals of a barrier.

@@ -498,6 +498,7 @@ class ChannelEnd : public EndInfo,
   /// @param verb  of the table of waits
   template <class Place, class Ready>
   bool await_in_host(Place&& parking, Ready ready, base::Limit& limit, const char* verb) const {
+    if (ready()) return true;
     Warning warning = new_warning(epoch(), verb);
     return await_in_host(parking, ready, limit, warning);
   }
