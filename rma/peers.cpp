@@ -29,7 +29,7 @@ Peers::Peer& Peers::reach(Rank rank, base::Limit& limit) {
   Target& words = peer.words;
   if (words.peer() < 0) words = group_.words_of(rank);
   if (!words.connected()) in_steps(limit, [&](Timeout step) { words.wait_connected(step); });
-  if (by_processors_ && peer.mapped.bytes() == 0) peer.mapped = words.mapped();
+  if (by_processors_ && !std::exchange(peer.looked, true)) peer.mapped = words.mapped();
   return peer;
 }
 
@@ -37,13 +37,13 @@ Target& Peers::words(Rank rank, base::Limit& limit) { return reach(rank, limit).
 
 std::uint64_t Peers::add(Rank rank, std::size_t offset, std::uint64_t value, base::Limit& limit) {
   Peer& peer = reach(rank, limit);
-  if (by_processors_) return word_at(peer.mapped.data() + offset).fetch_add(value);
+  if (std::byte* const page = peer.mapped.data()) return word_at(page + offset).fetch_add(value);
   return peer.words.fetch_add(offset, value, limit.left());
 }
 
 void Peers::subtract(Rank rank, std::size_t offset, std::uint64_t lock, base::Limit& limit) {
   Peer& peer = reach(rank, limit);
-  if (by_processors_) return static_cast<void>(word_at(peer.mapped.data() + offset).fetch_sub(lock));
+  if (std::byte* const page = peer.mapped.data()) return static_cast<void>(word_at(page + offset).fetch_sub(lock));
   const Slice minus = own_.slice(lock == kShared ? at::kMinusShared : at::kMinusExclusive, kWord);
   peer.words.accumulate({}, Op::sum, Number::uint64, minus, offset);
 }

@@ -50,7 +50,8 @@ class Peers {
  private:
   struct Peer {
     Target words;
-    Region mapped;  ///< the words, where processors carry out the atomics on them
+    Region mapped;  ///< the words, if they are mapped and processors carry out the atomics on them
+    bool looked = false;
     Target memory;
     bool ready = false;  ///< the memory was reached
     std::uint64_t flushed = 0;  ///< accesses to the memory that have completed
