@@ -389,8 +389,9 @@ TEST_P(GpuAtomics, that_were_enqueued_complete_before_the_window_is_closed) {
     GpuSide side(context, 2 * kWord, 3 * kWord);
     GpuSide::store(side.local.slice(), plain(std::vector<std::uint64_t>{3, 4, 99}));
     zero(side);
-    side.target.wait_connected();
-    board().meet(context);
+    side.target.fetch_add(side.stream(), 0, 0,
+                          side.piece(2 * kWord, kWord));  // what a first use loads waits for streams
+    side.meet();
     if (context.rank() == 0) {
       side.target.close();
       board().await(kGo, 1);
@@ -422,23 +423,26 @@ TEST_P(GpuAtomics, that_are_refused_an_operation_leave_windows_that_close) {
     for (const bool counted : {false, true}) {
       for (unsigned taken = 0; taken < 3; ++taken) {
         for (const unsigned refused : {1U, 1000U}) {
-          GpuSide side(context, kWord, kWord);
-          GpuSide::store(side.local.slice(), plain(std::vector<std::uint64_t>{5}));
+          GpuSide side(context, kWord, 2 * kWord);
+          const Slice operand = side.piece(0, kWord);
+          GpuSide::store(operand, plain(std::vector<std::uint64_t>{5}));
           zero(side);
-          side.target.wait_connected();
+          side.target.fetch_add(side.stream(), 0, 0, side.piece(kWord, kWord));  // a stream's first use takes more
+          side.flush();
           bool failed = false;
           if (context.rank() == 1) {
             const Refusals refusals(taken, refused);
             failed = has_failed([&] {
               if (counted) {
-                side.target.accumulate_notify(side.stream(), Op::sum, Number::uint64, side.local.slice(), 0, 0);
+                side.target.accumulate_notify(side.stream(), Op::sum, Number::uint64, operand, 0, 0);
               } else {
-                side.target.fetch_add(side.stream(), 0, 5, side.local.slice());
+                side.target.fetch_add(side.stream(), 0, 5, operand);
               }
             });
           }
           failed |= has_failed([&] { context.synchronize(side.stream()); });
           EXPECT_TRUE(failed || taken != 0 || context.rank() != 1);
+          board().meet(context);
           side.target.close(10s);
           if (context.rank() == 0) {
             side.window.close(10s);
