@@ -61,7 +61,6 @@ void change_by_kernel(device::GpuCall& call, std::byte* there, const Request& re
   constexpr std::size_t kThreads = 256;     // of a block
   constexpr std::size_t kMostBlocks = 512;  // then each thread changes more numbers than one
   const std::size_t count = request.kind == Kind::accumulate ? request.local.size() / size_of(request.number) : 1;
-  if (count == 0) return;
   device::ChangeArgs args{there, request.local.data(),  request.operand, request.compare,
                           count, what_of(request.kind), request.op,      request.number};
   const std::size_t blocks = std::min((count + kThreads - 1) / kThreads, kMostBlocks);
@@ -84,7 +83,7 @@ Bounds mapped_bounds(const device::Extent& offered) {
   Bounds bounds;
   bounds.offered = offered.bytes;
   bounds.gpus = offered.driver;
-  if (bounds.gpus != nullptr) bounds.no_atomics = std::string("they are carried out ") + kByKernels;
+  if (bounds.gpus != nullptr) bounds.no_atomics = kNotByProcessors;
   return bounds;
 }
 
@@ -113,7 +112,7 @@ bool taken(const Request& request, const Bounds& bounds, device::Watch& watch, b
   }
   const bool by_kernel = on_gpu && bounds.gpus != nullptr;
   if (request.atomic() && !by_kernel && !bounds.no_atomics.empty()) {
-    watch.fail(Code::unsupported, "no atomics on the peer's memory: " + bounds.no_atomics);
+    watch.fail(Code::unsupported, "an atomic on the peer's memory: " + bounds.no_atomics);
     return false;
   }
   if (request.gpus != nullptr && !bounds.no_gpus.empty()) {
@@ -162,7 +161,6 @@ void StreamAccess::enqueue_on_gpu(device::Lane lane, const Request& request) {
   if (gpus_of(request) != nullptr) {
     carry_out(lane, request);
     if (request.counter == Request::kNone) return;
-    rest.kind = Kind::put;
     rest.local = {};
     rest.gpus = nullptr;
   }
@@ -184,13 +182,14 @@ void MappedAccess::reach_from(device::Driver& driver) {
 }
 
 void MappedAccess::carry_out(device::Lane lane, const Request& request) {
+  if (request.local.empty()) return;
   std::byte* const here = request.local.data();
   std::byte* const there = offered_.data + request.offset;
   if (request.atomic() && lane.gpu != nullptr && offered_.driver != nullptr) {
     change_by_kernel(*lane.gpu, there, request);
   } else if (request.atomic()) {
     change(there, request);
-  } else if (!request.local.empty()) {
+  } else {
     const bool get = request.kind == Kind::get;
     device::copy(lane, watch_, get ? here : there, get ? there : here, request.local.size(), gpus_of(request));
   }

@@ -18,6 +18,8 @@ namespace sluice::backends {
 
 /// How atomics on memory of a GPU are carried out: a GPU need not be atomic with processors.
 inline constexpr const char* kByKernels = "by kernels on the streams of GPUs that map it, since it is memory of a GPU";
+/// Why an atomic that is not on a GPU's stream is refused there.
+inline constexpr const char* kNotByProcessors = "processors carry out no atomics there: kernels on streams of GPUs do";
 
 /// @throws std::invalid_argument for memory whose words would not be aligned.
 void check_offered(const device::Extent& memory);

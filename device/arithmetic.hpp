@@ -207,12 +207,17 @@ SLUICE_DEVICE void with_operation(Op op, Work work) {
 }
 
 /// Calls `work` with the operation of an atomic, on a number of type T in memory and an operand; not for Op::replace,
-/// which needs no number in memory.
+/// which needs no number in memory, nor for Op::product, which windows do not have.
 template <class T, class Work>
 SLUICE_DEVICE void with_change(Op op, Work work) {
+  if (op == Op::sum) return work(Sum<T>());
   if (op == Op::min) return work(AtomicMin<T>());
   if (op == Op::max) return work(AtomicMax<T>());
-  if (op != Op::product) with_operation<T>(op, work);
+  if constexpr (std::is_integral_v<T>) {
+    if (op == Op::bit_and) return work(And<T>());
+    if (op == Op::bit_or) return work(Or<T>());
+    if (op == Op::bit_xor) work(Xor<T>());
+  }
 }
 
 }  // namespace sluice::kernel

@@ -25,9 +25,9 @@ class Cuda final : public CudaStreams {
 
   /// Over a link without native atomics, a GPU's atomic in another's memory is a read and a write.
   bool atomic_in(int device, const GpuId& of) override {
+    if (id_of(device) == of) return true;
     const auto owner = find_device(of);
     int native = 0;
-    if (owner == device) return true;
     return owner &&
            calls_.DeviceGetP2PAttribute(&native, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, device_handle(device),
                                         device_handle(*owner)) == CUDA_SUCCESS &&

@@ -170,7 +170,7 @@ class Hip final : public VendorDriver<HipCalls> {
            (type_of(attributes) != hipMemoryTypeDevice || attributes.device == current_device());
   }
 
-  bool atomic_in(int device, const GpuId& of) override { return find_device(of) == device; }
+  bool atomic_in(int device, const GpuId& of) override { return id_of(device) == of; }
 
   void call(void* stream, void (*function)(void*), void* argument) override {
     if (calls_.LaunchHostFunc.address == nullptr) throw GpuError("this HIP has no host functions");

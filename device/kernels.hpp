@@ -325,8 +325,12 @@ template <class T>
 SLUICE_DEVICE void change_numbers(const auto& threads, const device::ChangeArgs& args) {
   using Bits = std::conditional_t<sizeof(T) == sizeof(std::uint32_t), std::uint32_t, std::uint64_t>;
   auto* const numbers = reinterpret_cast<Bits*>(args.there);
+  const auto operand = [&args, whole = aligned(args.local, sizeof(T))](std::uint64_t i) {
+    const std::byte* const at = args.local + i * sizeof(T);
+    return whole ? load_number<T, true>(at) : load_number<T, false>(at);
+  };
   for (std::uint64_t i = threads.index(); i < args.count; i += threads.size())
-    change_number(numbers[i], load_number<T, false>(args.local + i * sizeof(T)), args.op);
+    change_number(numbers[i], operand(i), args.op);
 }
 
 SLUICE_DEVICE void change_any(const auto& threads, const device::ChangeArgs& args) {
@@ -340,15 +344,15 @@ SLUICE_DEVICE void change_any(const auto& threads, const device::ChangeArgs& arg
   }
 }
 
-/// The share of block `which` of `blocks`. A word is changed behind all earlier accesses of the stream, and ahead of
-/// all later ones, also for ranks that see the change before the kernel has ended.
+/// The share of block `which` of `blocks`. Numbers and words are changed behind all earlier accesses of the stream, and
+/// words ahead of all later ones, also for ranks that see the change before the kernel has ended.
 template <class Block>
 SLUICE_DEVICE void change(const Block& block, const device::ChangeArgs& args, std::uint32_t which,
                           std::uint32_t blocks) {
   const AllThreads<Block> threads{which, blocks, block};
+  fence();
   if (args.what == device::ChangeArgs::What::accumulate) return change_any(threads, args);
   if (threads.index() != 0) return;
-  fence();
   const std::uint64_t before = change_word(*reinterpret_cast<std::uint64_t*>(args.there), args);
   fence();
   store_number<false>(args.local, before);

@@ -54,12 +54,13 @@ class TargetCore::AccessPut final : public backends::Put {
   }
   void look_at_kernels(device::Driver& driver, int gpu) {
     const std::string name = "GPU " + std::to_string(gpu);
-    if (!driver.has_kernels(gpu)) return refuse_atomics("this build has no kernels for " + name);
+    if (!driver.has_kernels(gpu)) return refuse_atomics("no kernels could be loaded for " + name);
     const device::Extent& offered = access_->by_mapping->offered();
     if (offered.driver != &driver || !driver.kernels_reach(offered.data))
       return refuse_atomics("it is memory of another GPU, which kernels of " + name + " do not reach");
     if (!driver.atomic_in(gpu, gpu_))
-      refuse_atomics("it is memory of another GPU, which has no native atomics for " + name);
+      refuse_atomics("it is memory of another GPU, which is not known to have native atomics for " + name +
+                     " (a GPU hidden by CUDA_VISIBLE_DEVICES is unknown)");
   }
 
   std::unique_ptr<backends::Access> access_;
@@ -278,8 +279,8 @@ void TargetCore::check_aligned(std::uint64_t offset, std::size_t size) const {
 void TargetCore::check_atomics_by_kernels(Stream stream) const {
   std::string why = accesses_ == nullptr ? "" : accesses_->no_kernels();
   if (why.empty() && device::of_gpu(stream)) return;
-  if (why.empty()) why = std::string("they are carried out ") + backends::kByKernels;
-  throw error(Code::unsupported, epoch() + 1, "no atomics on the window: " + why);
+  if (why.empty()) why = backends::kNotByProcessors;
+  throw error(Code::unsupported, epoch() + 1, "an atomic on the window: " + why);
 }
 
 /// `local`: the operands of an atomic, or where its old value goes.

@@ -139,7 +139,7 @@ class TargetCore final : public ChannelEnd {
     if (connected() && facts_.of_gpu) [[unlikely]]
       check_atomics_by_kernels(stream);
   }
-  [[gnu::cold]] void check_atomics_by_kernels(Stream stream) const;
+  void check_atomics_by_kernels(Stream stream) const;
   void check_numbers(Stream stream, const Slice& local) const;
   void let_stream_reach(const Slice& local) const;
   void let_kernels_reach(const Slice& local) const;

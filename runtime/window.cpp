@@ -99,8 +99,8 @@ WindowFacts facts_of(std::string_view text) {
 
 namespace {
 
-/// The GPU whose memory it is. Zeros: of none, or its driver does not tell.
-device::GpuId gpu_of(const Slice& memory) noexcept {
+/// Identifier of the GPU that has the memory; zeros for host memory, or if the driver does not name it.
+device::GpuId gpu_of(const Slice& memory) {
   const device::Extent extent = extent_of(memory);
   if (extent.driver == nullptr) return {};
   try {

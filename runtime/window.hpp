@@ -79,7 +79,7 @@ struct WindowFacts {
   bool of_gpu = false;    ///< memory of a GPU, in which kernels carry out the atomics
   std::uint32_t counters = 0;
   std::uint64_t at = 0;  ///< offset of the piece
-  device::GpuId gpu{};   ///< which GPU
+  device::GpuId gpu{};   ///< the GPU that has the memory
   std::string scope;     ///< of the lines: to the agent, and for notices
 };
 std::string text_of(const WindowFacts& facts);

@@ -64,7 +64,8 @@ SLUICE_DEVICE std::uint64_t store_then_load(std::uint64_t& mine, std::uint64_t v
 /// Orders all accesses of this thread before it and behind it, for every processor.
 SLUICE_DEVICE void fence() {
   write_back();
-  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "");
+  __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "");
+  wait_for_cache();
 }
 
 // Words and halves of words that are changed in one step, for every processor. They do not order other accesses.
@@ -117,7 +118,7 @@ SLUICE_DEVICE std::uint64_t store_then_load(std::uint64_t& mine, std::uint64_t v
 }
 
 /// Orders all accesses of this thread before it and behind it, for every processor.
-SLUICE_DEVICE void fence() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+SLUICE_DEVICE void fence() { asm volatile("fence.sc.sys;" ::: "memory"); }
 
 // Words and halves of words that are changed in one step, for every processor. They do not order other accesses.
 SLUICE_DEVICE std::uint32_t load_relaxed(const std::uint32_t& number) {

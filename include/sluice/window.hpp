@@ -33,8 +33,8 @@ using WindowHandle = std::array<std::byte, 64>;
 enum class AtomicsBy : std::uint8_t {
   processors,  ///< of all ranks, since every rank maps the memory: std::atomic_ref of the owner is atomic with them
   owner,       ///< a thread of the owner, whose program uses a target of its own
-  gpus         ///< of a GPU's memory: kernels on streams of GPUs, of ranks that map it; atomics of the system's scope
-               ///< of other kernels are atomic with them
+  gpus         ///< kernels on the streams of GPUs, of ranks that map the window, which is memory of a GPU. Atomics of
+               ///< other kernels are atomic with them if their scope is the system.
 };
 
 /// Notice to the owner of a window that an access by `put_tagged` or `get_tagged` has completed.
@@ -192,18 +192,18 @@ SLUICE_EXPORT std::vector<Extent> strided(std::size_t count, std::size_t bytes, 
 ///   operands and old values may then be in memory of the stream's GPU.
 ///
 ///   Streams of GPUs are for windows of owners on the same host. If the window or the slice is memory of a GPU, the
-///   stream copies. A host function of the stream does anything else, also raising a counter, in the order of the
-///   kernels before and behind it; accesses that need a thread of the owner are refused. The slice of
-///   a put or a get may be memory of a GPU if this rank maps the window.
+///   stream copies, and a kernel carries out atomics in the window. A host function of the stream does anything else,
+///   also raising a counter, in the order of the kernels before and behind it. Accesses that need a thread of the owner
+///   are refused. The slice of a put or a get may be memory of a GPU if this rank maps the window.
 ///
 /// @par Atomics
 ///   They change a word of 8 bytes at a multiple of 8, or numbers at a multiple of their size, in one step, for all
 ///   targets of all ranks. If every rank maps the window, the processor carries them out; the owner may then also use
 ///   std::atomic_ref. Else a thread of the owner does (see `describe`), and the owner uses a target of its own; 16 are
-///   under way, and the stream waits for the line to that thread, and for the oldest reply. In memory of a GPU it is
-///   kernels on streams of GPUs: of that GPU, or of one that reaches its memory and has native atomics there; in
-///   another order they are refused with {Code::unsupported}, since no processor is atomic with GPUs. They are not
-///   atomic with puts and gets.
+///   under way, and the stream waits for the line to that thread, and for the oldest reply. In memory of
+///   a GPU, kernels on streams of GPUs carry atomics out: on streams of that GPU, or of a GPU that reaches its memory
+///   and has native atomics there. Atomics in another order are refused with {Code::unsupported}, since no processor is
+///   atomic with GPUs. Atomics are not atomic with puts and gets.
 ///
 /// @par Errors
 ///   The errors of a Sender's verbs, and its failures. {Code::bad_argument} also if the bytes do not lie inside the

@@ -280,7 +280,7 @@ class NoAtomics : public testing::TestWithParam<Case> {};
 TEST_P(NoAtomics, are_unsupported_where_the_memory_is_not_mapped) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();
-    expect_refused(context, one, atomic(Kind::fetch_add, 8, 1), "unsupported: no atomics on the peer's memory: ");
+    expect_refused(context, one, atomic(Kind::fetch_add, 8, 1), "unsupported: an atomic on the peer's memory: ");
   });
 }
 

@@ -89,6 +89,18 @@ inline bool may_refuse_operations() {
   return Refusals::possible();
 }
 
+/// True if the call failed as the refusal of a driver does, here or at the peer.
+template <class F>
+bool has_failed(const F& call) {
+  try {
+    call();
+    return false;
+  } catch (const Error& error) {
+    EXPECT_EQ(name(error.code()), std::string(name(Code::transport))) << error.what();
+    return true;
+  }
+}
+
 inline void expect_told(const std::string& description, const std::string& what) {
   EXPECT_NE(description.find(what), std::string::npos) << what << " is not in: " << description;
 }

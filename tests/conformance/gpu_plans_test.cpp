@@ -193,18 +193,6 @@ void for_each_refusal(F work) {
   }
 }
 
-/// True if the call failed as the refusal of a driver does, here or at the peer.
-template <class F>
-bool has_failed(const F& call) {
-  try {
-    call();
-    return false;
-  } catch (const Error& error) {
-    EXPECT_EQ(name(error.code()), std::string(name(Code::transport))) << error.what();
-    return true;
-  }
-}
-
 /// Calls the verbs in turn, up to one that fails, as one of rank 0 does if it has so many operations. Some say so only
 /// when they are waited for.
 void call_verbs(Context& context, Stream stream, const std::vector<std::function<void()>>& verbs, const Refusal& what) {

@@ -160,6 +160,20 @@ TEST(Images, cuda_stores_to_registers_once) {
   }
 }
 
+// Of weaker fences, none orders an earlier store with a later load (PTX ISA, "membar/fence").
+TEST(Images, cuda_fences_before_it_changes_words_or_numbers) {
+  if (!has_part("CUDA", CUDA_ARCHITECTURES, cuda_kernels())) return;
+  const auto image = text(cuda_kernels());
+  for (std::size_t ptx = image.find(".target sm_"); ptx != image.npos; ptx = image.find(".target sm_", ptx + 1)) {
+    const std::size_t begin = image.find(".entry sluice_change(", ptx);
+    const auto body = image.substr(begin, image.find(".entry ", begin + 1) - begin);
+    const std::size_t change = body.find("atom.relaxed.sys.");
+    ASSERT_NE(change, body.npos);
+    EXPECT_LT(body.find("fence.sc.sys;"), change);
+    EXPECT_EQ(body.find("fence.acq_rel.sys;"), body.npos);
+  }
+}
+
 TEST(Images, hip_has_every_kernel_for_every_architecture) {
   if (!has_part("HIP", HIP_ARCHITECTURES, hip_kernels())) return;
   constexpr std::uint16_t kAmdGpu = 224;

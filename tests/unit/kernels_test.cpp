@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -300,6 +301,42 @@ TEST(Kernels, a_failure_releases_what_waits_and_nothing_is_moved) {
   kernel::release(kThread, channel.release());
   EXPECT_EQ(channel.credit, base::kPoison);
   EXPECT_EQ(channel.released, 1U);
+}
+
+TEST(Kernels, change_a_word_once_and_each_number_once) {
+  constexpr std::uint32_t kThreads = 32, kBlocks = 2;
+  const auto run = [](const ChangeArgs& args) {
+    for (std::uint32_t which = 0; which < kBlocks; ++which)
+      run_block(kThreads, [&](const auto& block) { kernel::change(block, args, which, kBlocks); });
+  };
+  ChangeArgs args{};
+  std::uint64_t word = 5, before = 0;
+  args.there = reinterpret_cast<std::byte*>(&word);
+  args.local = reinterpret_cast<std::byte*>(&before);
+  args.what = ChangeArgs::What::fetch_add;
+  args.operand = 3;
+  args.count = 1;
+  run(args);
+  EXPECT_EQ(word, 8U);
+  EXPECT_EQ(before, 5U);
+
+  std::vector<std::uint32_t> numbers(kThreads * kBlocks * 5 / 2, 7), expected(numbers.size());
+  std::vector<std::byte> operands(numbers.size() * sizeof(std::uint32_t) + 1);
+  for (const std::size_t shift : {0U, 1U}) {  // aligned, and not
+    std::ranges::fill(numbers, 7);
+    for (std::uint32_t i = 0; i < numbers.size(); ++i) {
+      expected[i] = 7 + i;
+      std::memcpy(operands.data() + shift + i * sizeof i, &i, sizeof i);
+    }
+    args.there = reinterpret_cast<std::byte*>(numbers.data());
+    args.local = operands.data() + shift;
+    args.what = ChangeArgs::What::accumulate;
+    args.op = Op::sum;
+    args.number = Number::uint32;
+    args.count = numbers.size();
+    run(args);
+    EXPECT_EQ(numbers, expected) << "shift " << shift;
+  }
 }
 
 /// The host holds kernels first, and then poisons; and a late credit or signal covers the poison.
