@@ -58,8 +58,9 @@ void Lane::fail(std::exception_ptr failure) {
 
 void Lane::fail_all() {
   for (const auto& message : messages_) message->fail(failure_);
-  waiting_ -= messages_.size();
+  const std::size_t failed = messages_.size();
   messages_.clear();
+  waiting_ -= failed;  // last: while the lane is busy, not only its messages keep it
 }
 
 namespace {
