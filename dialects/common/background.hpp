@@ -77,7 +77,7 @@ class Background {
   std::optional<HostStream> thread_;
 };
 
-/// Owner of an operation: its stream, as at first, or the background. What the two share needs no lock.
+/// Owner of an operation: its stream, as at first, or the background. The owner alone uses it, without a lock.
 class Handover {
  public:
   /// By the stream, which leaves the operation incomplete.
