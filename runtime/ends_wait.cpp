@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "base/words.hpp"
@@ -15,16 +17,17 @@
 namespace sluice::detail {
 namespace {
 
-// What wakes no sleeper: what is no end, a peer that opens its end, and rails beyond the first.
-constexpr base::Clock::duration kSoon = std::chrono::milliseconds(2);
-constexpr base::Clock::duration kUntilConnected = std::chrono::milliseconds(10);
-constexpr base::Clock::duration kLongest = std::chrono::seconds(30);
+constexpr base::Clock::duration kSoon = std::chrono::milliseconds(2);             // nothing wakes for what is no end
+constexpr base::Clock::duration kUntilConnected = std::chrono::milliseconds(10);  // nor for a peer that opens its end
+constexpr base::Clock::duration kLongest = std::chrono::seconds(30);              // nor for rails beyond the first
+/// Ends of one peer share a place, which each of its puts and credits wakes.
+constexpr auto kBetweenWakes = std::chrono::milliseconds(1);
 
 bool may_go_on(const runtime::ChannelEnd& end) noexcept {
   if (end.failed()) return true;
   if (end.sends()) return static_cast<const SenderCore&>(end).may_put();
   const auto& receiver = static_cast<const ReceiverCore&>(end);
-  return receiver.has_landed(receiver.epoch() + 1);
+  return receiver.has_landed(receiver.epoch() + 1) || receiver.all_taken();
 }
 
 void add_places(const runtime::ChannelEnd& end, std::vector<base::Parking*>& places) {
@@ -44,10 +47,12 @@ struct EndsWait::Impl {
     const bool connected = std::ranges::all_of(ends, [](const auto& end) { return end->connected(); });
     return connected ? kLongest : kUntilConnected;
   }
+  void find_places();
   void sleep_at(base::Parking* place) noexcept {
     const std::lock_guard lock(mutex);
     asleep_at = place;
   }
+  void park(base::Clock::time_point deadline) noexcept;
 
   std::vector<std::shared_ptr<runtime::ChannelEnd>> ends;
   std::vector<base::Parking*> places;  // keeps its memory
@@ -58,10 +63,32 @@ struct EndsWait::Impl {
   base::Parking* asleep_at = nullptr;
 };
 
+void EndsWait::Impl::find_places() {
+  places.clear();
+  for (const auto& end : ends) add_places(*end, places);
+  std::ranges::sort(places);
+  const auto same = std::ranges::unique(places);
+  places.erase(same.begin(), same.end());
+  if (places.empty()) places.push_back(&without_ends);
+}
+
+/// Several places have one in common, or the thread looks every 0.1 ms.
+void EndsWait::Impl::park(base::Clock::time_point deadline) noexcept {
+  constexpr auto is_ready = [](void* impl) { return static_cast<const Impl*>(impl)->ready(); };
+  if (places.size() == 1) return base::park(*places.front(), is_ready, this, deadline);
+  base::park(places, is_ready, this, deadline);
+}
+
 EndsWait::EndsWait() : impl_(std::make_unique<Impl>()) {}
 EndsWait::~EndsWait() = default;
 
-void EndsWait::add(const ChannelHandle& end) { impl_->ends.push_back(ChannelAccess::end(end)); }
+void EndsWait::add(const ChannelHandle& end) noexcept {
+  try {
+    impl_->ends.push_back(ChannelAccess::end(end));
+  } catch (const std::exception&) {
+    look_soon();
+  }
+}
 
 void EndsWait::look_soon() noexcept { impl_->soon = true; }
 
@@ -72,18 +99,16 @@ void EndsWait::clear() noexcept {
 
 void EndsWait::sleep() {
   Impl& all = *impl_;
-  all.places.clear();
-  for (const auto& end : all.ends) add_places(*end, all.places);
-  std::ranges::sort(all.places);
-  const auto same = std::ranges::unique(all.places);
-  all.places.erase(same.begin(), same.end());
-  if (all.places.empty()) all.places.push_back(&all.without_ends);
+  all.find_places();
   const auto deadline = base::Clock::now() + all.longest();
   all.sleep_at(all.places.front());
-  constexpr auto ready = [](void* impl) { return static_cast<const Impl*>(impl)->ready(); };
-  while (!all.ready() && base::Clock::now() < deadline) base::park(all.places, ready, &all, deadline);
+  while (!all.ready()) {
+    all.park(deadline);
+    if (all.ready() || base::Clock::now() >= deadline) break;
+    std::this_thread::sleep_for(kBetweenWakes);
+  }
   all.sleep_at(nullptr);
-  all.woken.store(false, std::memory_order_relaxed);
+  all.woken.exchange(false);  // what precedes a `wake` is seen behind this
 }
 
 void EndsWait::wake() noexcept {

@@ -16,8 +16,9 @@ class SLUICE_EXPORT EndsWait {
   EndsWait& operator=(const EndsWait&) = delete;
   ~EndsWait();
 
-  /// A Sender waits for credit for its next put, a Receiver for its next epoch.
-  void add(const ChannelHandle& end);
+  /// A Sender waits for credit for its next put, a Receiver for its next epoch. Without memory for it, the next sleep
+  /// is short.
+  void add(const ChannelHandle& end) noexcept;
   /// Something waits for what is no end: the next sleep is short.
   void look_soon() noexcept;
   void clear() noexcept;

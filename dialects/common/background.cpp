@@ -27,8 +27,13 @@ Background::Listed::Listed(Pending& pending) : pending_(pending) {
 }
 
 Background::Listed::~Listed() {
-  const std::lock_guard lock(only().mutex_);
-  only().all_.erase(&pending_);
+  Background& one = only();
+  {
+    std::unique_lock lock(one.mutex_);
+    one.returned_.wait(lock, [&] { return one.current_ != &pending_; });
+    one.all_.erase(&pending_);
+  }
+  if (one.state_.load() == State::asleep) one.waits_.wake();  // it keeps the ends that it waits for
 }
 
 void Background::notice() noexcept {
@@ -89,20 +94,28 @@ bool Background::begins_again() noexcept {
   return state_.compare_exchange_strong(ended, State::awake);
 }
 
+/// True: something is left.
+bool Background::go_on_with_all() {
+  waits_.clear();
+  bool left = false;
+  std::unique_lock lock(mutex_);
+  for (auto next = all_.begin(); next != all_.end();) {
+    Pending* const one = current_ = *next;
+    lock.unlock();
+    left = one->go_on(waits_) || left;
+    lock.lock();
+    current_ = nullptr;
+    returned_.notify_all();
+    next = all_.upper_bound(one);
+  }
+  return left;
+}
+
 void Handover::await_take_back() noexcept {
   constexpr auto kYields = std::chrono::milliseconds(1);
   constexpr auto kNap = std::chrono::microseconds(50);
   for (rma::Rest rest(0); !take_back();)
     if (!rest.spin_or_yield(kYields)) std::this_thread::sleep_for(kNap);
-}
-
-/// True: something is left.
-bool Background::go_on_with_all() {
-  const std::lock_guard lock(mutex_);
-  waits_.clear();
-  bool left = false;
-  for (Pending* const one : all_) left = one->go_on(waits_) || left;
-  return left;
 }
 
 }  // namespace sluice::stream_mpi

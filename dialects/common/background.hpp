@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What host streams have started goes on in a thread of the library's own while no stream waits for it.
+// Progress thread for operations that host streams leave incomplete.
 #pragma once
 
 #include "runtime/ends_wait.hpp"
@@ -7,10 +7,13 @@
 #include <sluice/stream.hpp>
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <optional>
-#include <unordered_set>
+#include <set>
+#include <utility>
 
 namespace sluice::stream_mpi {
 
@@ -35,13 +38,13 @@ class Pending {
 /// looks a millisecond after it was noticed, and then sleeps until what is left can go on.
 class Background {
  public:
-  /// As long as this lives, `pending` may be gone on with. The last member of its class, so that it ends first.
+  /// As long as this lives, the thread may advance `pending`. The last member of its class, so that it ends first.
   class Listed {
    public:
     explicit Listed(Pending& pending);
     Listed(const Listed&) = delete;
     Listed& operator=(const Listed&) = delete;
-    /// Blocks while the thread is at it.
+    /// Blocks while the thread runs `go_on`.
     ~Listed();
 
    private:
@@ -65,14 +68,16 @@ class Background {
 
   std::atomic<State> state_{State::ended};
   std::atomic<bool> ending_{false};
-  std::mutex mutex_;  // of `all_`, while one of them is gone on with, too
-  std::unordered_set<Pending*> all_;
+  std::mutex mutex_;            // of `all_` and `current_`; not held while an operation advances
+  std::set<Pending*> all_;      // a pass goes by address, since some come and go during it
+  Pending* current_ = nullptr;  // the one whose `go_on` runs
+  std::condition_variable returned_;
   detail::EndsWait waits_;
   std::mutex thread_mutex_;
   std::optional<HostStream> thread_;
 };
 
-/// Who goes on with an operation: its stream, as at first, or the background. What the two share needs no lock.
+/// Owner of an operation: its stream, as at first, or the background. The owner alone uses it, without a lock.
 class Handover {
  public:
   /// By the stream, which leaves the operation incomplete.
@@ -80,7 +85,7 @@ class Handover {
     state_.store(State::background, std::memory_order_release);
     Background::notice();
   }
-  /// By the stream. False: the background is at it just now.
+  /// By the stream. False: the background runs a step of it.
   bool take_back() noexcept {
     State seen = state_.load(std::memory_order_acquire);
     if (seen == State::background) state_.compare_exchange_strong(seen, State::stream, std::memory_order_acquire);
@@ -89,16 +94,23 @@ class Handover {
   /// Blocks for as long as a step of the background lasts.
   void await_take_back() noexcept;
 
+  /// By the stream, once it has the operation: throws what a step of the background has thrown, once.
+  void rethrow_failure() {
+    if (failure_ != nullptr) std::rethrow_exception(std::exchange(failure_, nullptr));
+  }
+
   /// By the background: `step()` if the operation is left to it. Returns what that does, which is whether the
   /// background goes on later; if not, or if it throws, the stream has the operation.
   template <class Step>
   bool in_background(Step step) noexcept {
-    State seen = State::background;
+    State seen = state_.load(std::memory_order_relaxed);  // most are not left to it
+    if (seen != State::background) return false;
     if (!state_.compare_exchange_strong(seen, State::at_it, std::memory_order_acquire)) return false;
     bool left = false;
     try {
       left = step();
-    } catch (...) {  // the stream meets it, too
+    } catch (...) {
+      failure_ = std::current_exception();
     }
     state_.store(left ? State::background : State::stream, std::memory_order_release);
     return left;
@@ -108,6 +120,7 @@ class Handover {
   enum class State : std::uint8_t { stream, background, at_it };
 
   std::atomic<State> state_{State::stream};
+  std::exception_ptr failure_;  // of the owner
 };
 
 }  // namespace sluice::stream_mpi

@@ -29,15 +29,18 @@ class Together final : public Operation, private Pending {
 
   void start() override {
     handover_.await_take_back();  // a queue may have ended between a start and its wait
+    handover_.rethrow_failure();
     or_give_up([this] { collective_.start(Stream::program_order()); });
     handover_.to_background();
   }
   bool advance() override {
     if (!handover_.take_back()) return false;
+    handover_.rethrow_failure();
     return or_give_up([this] { return collective_.test(); });
   }
   void finish() override {
     handover_.await_take_back();
+    handover_.rethrow_failure();
     or_give_up([this] { collective_.wait(Stream::program_order()); });
   }
   void give_up() noexcept override {
@@ -70,7 +73,7 @@ class Together final : public Operation, private Pending {
     });
   }
 
-  /// By who has the collective. Peers that need this rank learn its failure from the collective that it closes.
+  /// Called by the owner. Peers that need this rank learn its failure from the collective that it closes.
   template <class Work>
   std::invoke_result_t<Work> or_give_up(Work work) {
     try {

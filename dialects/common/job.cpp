@@ -34,14 +34,16 @@ Current& current_job() {
 
 extern "C" int sluice_stream_mpi_end(MPI_Comm, int, void*, void*) {
   Current& current = current_job();
-  const int failed = guarded("MPI_Finalize", [&] {
+  const auto logged = [](auto step) { static_cast<void>(guarded("MPI_Finalize", step)); };  // MPI ends all the same
+  logged([&] {
     if (current.at_end) current.at_end();
-    Background::end();
+  });
+  Background::end();
+  logged([&] {
     std::shared_ptr<Job> ending;
     const std::lock_guard lock(current.mutex);
     ending = std::exchange(current.job, nullptr);
   });
-  static_cast<void>(failed);  // it was logged, and MPI ends all the same
   return MPI_SUCCESS;
 }
 

@@ -24,17 +24,21 @@ class Send final : public Operation, private Pending {
 
   void start() override {
     handover_.await_take_back();  // a queue may have ended between a start and its wait
+    handover_.rethrow_failure();
     if (packed_.bytes() > 0) layout_.pack(packed_.data());
     waits_for_credit_ = true;
     if (!put_if_credited()) handover_.to_background();
   }
   bool advance() override {
-    if (!handover_.take_back() || !put_if_credited()) return false;
+    if (!handover_.take_back()) return false;
+    handover_.rethrow_failure();
+    if (!put_if_credited()) return false;
     if (!leaves_at_once_) await_source(Stream::program_order());
     return true;
   }
   void finish() override {
     handover_.await_take_back();
+    handover_.rethrow_failure();
     if (std::exchange(waits_for_credit_, false)) sender_.put(Stream::program_order());
     if (!leaves_at_once_) await_source(Stream::program_order());
   }
@@ -73,8 +77,8 @@ class Send final : public Operation, private Pending {
   bool put_if_credited() {
     if (!waits_for_credit_) return true;
     if (!sender_.credited()) return false;
-    waits_for_credit_ = false;
     sender_.put(Stream::program_order());
+    waits_for_credit_ = false;
     return true;
   }
   bool go_on(detail::EndsWait& waits) noexcept override {

@@ -19,10 +19,25 @@ void Lane::add(std::shared_ptr<Transfer> message) {
 
 void Lane::progress() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return;
+  if (lock.owns_lock()) move_started();
+}
+
+bool Lane::go_on(detail::EndsWait& waits) noexcept {
+  if (!busy()) return false;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock.owns_lock()) {
+    if (!move_started()) return false;
+    waits.add(end());
+  } else {
+    waits.look_soon();  // the other thread may leave something
+  }
+  return true;
+}
+
+bool Lane::move_started() noexcept {
   try {
     while (!messages_.empty() && messages_.front()->started()) {
-      if (!step(*messages_.front())) return;
+      if (!step(*messages_.front())) return true;
       messages_.pop_front();
       --waiting_;
     }
@@ -31,15 +46,7 @@ void Lane::progress() {
     fail_all();
     begin_to_close(end());
   }
-}
-
-bool Lane::go_on(detail::EndsWait& waits) noexcept {
-  if (!busy()) return false;
-  progress();
-  const std::lock_guard lock(mutex_);
-  if (messages_.empty() || !messages_.front()->started()) return false;
-  waits.add(end());
-  return true;
+  return false;
 }
 
 void Lane::fail(std::exception_ptr failure) {
@@ -51,8 +58,9 @@ void Lane::fail(std::exception_ptr failure) {
 
 void Lane::fail_all() {
   for (const auto& message : messages_) message->fail(failure_);
-  waiting_ -= messages_.size();
+  const std::size_t failed = messages_.size();
   messages_.clear();
+  waiting_ -= failed;  // last: while the lane is busy, not only its messages keep it
 }
 
 namespace {

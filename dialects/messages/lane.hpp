@@ -33,7 +33,7 @@ class Lane : public Pending {
   static constexpr int kDepth = 4;
 
   void add(std::shared_ptr<Transfer> message);
-  /// Goes on without blocking. At once if another thread is at it.
+  /// Goes on without blocking. Returns at once if another thread does.
   void progress();
   /// Messages that are not complete, and all later ones, fail, here and at the peer.
   void fail(std::exception_ptr failure);
@@ -47,6 +47,8 @@ class Lane : public Pending {
   virtual ChannelHandle& end() noexcept = 0;
 
  private:
+  /// With the mutex. True: the first message has started, and is not complete.
+  bool move_started() noexcept;
   void fail_all();
 
   std::mutex mutex_;

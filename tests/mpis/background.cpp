@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -132,7 +133,7 @@ void run_idle_without_credit() {
     order.start_all(requests);
     order.wait();
     const double load = load_while_asleep();
-    expect(load < 0.2, "a rank whose send waits for credit uses " + std::to_string(load) + " of a core");
+    expect(load < kIdle, "a rank whose send waits for credit uses " + std::to_string(load) + " of a core");
     tell(peer);
   } else {
     await_answer(peer);
@@ -178,6 +179,49 @@ void run_answered_collectives() {
   free_all(requests);
 }
 
+void run_idle_collective() {
+  Order order;
+  MPIS_Request barrier = MPIS_REQUEST_NULL;
+  MPIS_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &barrier);
+  std::vector<MPIS_Request> requests{barrier};
+  match_all(requests);
+  if (world_rank() == 0) {
+    order.start_all(requests);
+    order.wait();
+    const double load = load_while_asleep();
+    expect(load < kLooking, "a rank whose barrier waits for another uses " + std::to_string(load) + " of a core");
+    tell(1);
+  } else {
+    await_answer(0);
+    order.start_all(requests);
+  }
+  order.wait_all();
+  order.wait();
+  free_all(requests);
+}
+
+/// MPI refuses the operation when the elements of the ranks have met, before a stream waits for the allreduce.
+void run_refused_in_background() {
+  Order order;
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  std::array<int, 4> values{1, 2, 3, 4};
+  MPI_Datatype two = MPI_DATATYPE_NULL;
+  MPI_Type_contiguous(2, MPI_INT, &two);
+  MPI_Type_commit(&two);
+  MPIS_Request allreduce = MPIS_REQUEST_NULL;
+  MPIS_Allreduce_init(MPI_IN_PLACE, values.data(), 2, two, MPI_LAND, MPI_COMM_WORLD, MPI_INFO_NULL, &allreduce);
+  std::vector<MPIS_Request> requests{allreduce};
+  match_all(requests);
+  order.start_all(requests);
+  order.wait();
+  (void)load_while_asleep();
+  order.wait_all();
+  expect_equal(MPIS_Queue_wait(order.queue), MPI_ERR_OTHER, "an operation that MPI refuses");
+  free_all(requests);
+  MPI_Type_free(&two);
+}
+
 /// Its peer dies while the send waits for credit and no stream waits for it; the wait behind it still fails.
 void run_killed_without_credit() {
   int value = 0;
@@ -204,15 +248,19 @@ void expect_no_thread() {
   }
 }
 
-}  // namespace
-
-/// MPI ends while a send waits for credit.
-void run_left_without_credit() {
+/// MPI ends while a send waits for credit, and the thread sleeps if `asleep`.
+void leave_without_credit(bool asleep) {
   static int value = 0;
   MPIS_Queue queue = MPIS_QUEUE_NULL;
   MPIS_Queue_init(&queue, THREAD, nullptr);
   std::vector<MPIS_Request> requests{world_rank() == 0 ? send_of(&value, 1, 1) : receive_of(&value, 1, 0)};
   match_all(requests);
   if (world_rank() == 0) MPIS_Enqueue_startall(queue, 1, requests.data());
+  if (asleep) (void)load_while_asleep();
   std::atexit(expect_no_thread);
 }
+
+}  // namespace
+
+void run_left_without_credit() { leave_without_credit(false); }
+void run_left_asleep() { leave_without_credit(true); }

@@ -70,6 +70,14 @@ TEST(Mpis, a_send_that_stays_without_credit_keeps_no_other_back_in_the_backgroun
 TEST(Mpis, collectives_move_on_while_the_program_waits_by_mpi) { expect_on_host(3, "answered_collectives"); }
 TEST(Mpis, a_buffer_is_the_programs_again_behind_the_wait) { expect_on_host(2, "overwritten"); }
 TEST(Mpis, a_send_that_waits_for_credit_uses_no_core) { expect_on_host(2, "idle_without_credit"); }
+TEST(Mpis, a_collective_that_waits_for_a_rank_uses_no_core) { expect_on_host(2, "idle_collective"); }
+TEST(Mpis, a_collective_that_fails_in_the_background_tells_its_wait_why) {
+  for (const char* const stream : {"own", "host"}) {
+    const Ended ended = run_ranks(2, "refused_in_background", std::string("MPIS_TEST_STREAM=") + stream);
+    EXPECT_EQ(ended.code, 0) << ended.output;
+    EXPECT_NE(ended.output.find("MPI_Reduce_local fails"), std::string::npos) << ended.output;
+  }
+}
 TEST(Mpis, a_start_overtakes_nothing_in_its_queue) { expect_on_host(2, "forward"); }
 TEST(Mpis, a_request_may_be_freed_after_its_start) {
   expect_on_host(2, "freed_started", "SLUICE_TIMEOUT=1h");
@@ -112,7 +120,7 @@ TEST(Mpis, an_allreduce_that_cannot_be_combined_is_an_error) { expect_on_host(3,
 TEST(Mpis, messages_and_collectives_are_waited_for_together) { expect_on_host(3, "together"); }
 
 TEST(Mpis, what_is_not_freed_ends_with_mpi) {
-  for (const char* const name : {"not_freed", "left_without_credit"}) {
+  for (const char* const name : {"not_freed", "left_without_credit", "left_asleep"}) {
     const Ended ended = run_ranks(2, name, "");
     EXPECT_EQ(ended.code, 0) << name << ": " << ended.output;
     EXPECT_EQ(ended.output, "passed\n") << name;

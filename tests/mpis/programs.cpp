@@ -27,6 +27,9 @@ int run_mpis_programs(int argc, char** argv, int first) {
       {"idle_without_credit", run_idle_without_credit},
       {"killed_without_credit", run_killed_without_credit},
       {"left_without_credit", run_left_without_credit},
+      {"left_asleep", run_left_asleep},
+      {"idle_collective", run_idle_collective},
+      {"refused_in_background", run_refused_in_background},
       {"queues", run_queues},
       {"queueless", run_queueless},
       {"alone", run_alone},
@@ -65,6 +68,7 @@ int run_mpis_programs(int argc, char** argv, int first) {
       {"gaps", run_gaps},
 #endif
   };
-  const bool threads = std::string(argv[first]) == "allreduce" || std::string(argv[first]) == "refused_reductions";
+  const std::string name = argv[first];
+  const bool threads = name == "allreduce" || name == "refused_reductions" || name == "refused_in_background";
   return checks::run_named(programs, argc, argv, first, threads);
 }

@@ -27,6 +27,9 @@ void run_answered_collectives();
 void run_idle_without_credit();
 void run_killed_without_credit();
 void run_left_without_credit();
+void run_left_asleep();
+void run_idle_collective();
+void run_refused_in_background();
 // queues.cpp
 void run_queues();
 void run_queueless();

@@ -88,7 +88,7 @@ void run_cray_idle() {
     queue.send(buffer, peer);
     queue.start();
     const double load = load_while_asleep();
-    expect(load < 0.2, "a rank whose message waits for credit uses " + std::to_string(load) + " of a core");
+    expect(load < kIdle, "a rank whose message waits for credit uses " + std::to_string(load) + " of a core");
     tell(peer);
   } else {
     await_answer(peer);

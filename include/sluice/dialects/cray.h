@@ -60,7 +60,7 @@ int MPIX_Enqueue_recv(void* buffer, int count, MPI_Datatype datatype, int source
 
 /// When the stream comes here, all that was enqueued on this queue since the last start may move. Returns at once. Up
 /// to 64 KiB with one peer, communicator and tag leave then, if the peer has enqueued a message with these, too. The
-/// rest follows as the peer receives, whatever the stream and the host do: a thread of the library sees to it.
+/// rest follows as the peer receives, whatever the stream and the host do: a thread of the library moves it.
 int MPIX_Enqueue_start(MPIX_Queue queue);
 /// Later work on the stream runs when all that was started on this queue since the last wait is complete, or has
 /// failed: when the peer has died, after SLUICE_TIMEOUT, or when a callable of the program has stopped the host stream

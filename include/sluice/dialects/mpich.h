@@ -53,8 +53,7 @@ int MPIX_Stream_comm_create(MPI_Comm comm, MPIX_Stream stream, MPI_Comm* newcomm
 int MPIX_Comm_get_stream(MPI_Comm comm, int idx, MPIX_Stream* stream);
 /// Do nothing. When a stream comes to a send, up to 64 KiB with one peer, communicator and tag leave, if the peer has
 /// enqueued a message with these, too. The rest follows as the peer receives, whatever the stream and the host do: a
-/// thread of the library sees to it. @return also MPI_ERR_ARG for a stream that does not exist; MPIX_STREAM_NULL is
-/// legal
+/// thread of the library moves it. @return also MPI_ERR_ARG for a stream that does not exist; MPIX_STREAM_NULL is legal
 int MPIX_Start_progress_thread(MPIX_Stream stream);
 int MPIX_Stop_progress_thread(MPIX_Stream stream);
 /// Moves the bytes of all messages that have begun, as far as they go without blocking. @return as the two above

@@ -135,10 +135,10 @@ int MPIS_Enqueue_startall(MPIS_Queue queue, int count, MPIS_Request requests[]);
 /// Later work on the stream runs when all that was started on this queue since the last call is complete. Returns at
 /// once.
 ///
-/// If a host stream comes to the start of a send before the receive has started, the message leaves when the receive
-/// starts, also before this call, and a collective moves on: a thread of the library sees to it. On a GPU's stream they
-/// do so at this wait. There a rank must not wait on the host, between a start and this call, for something that needs
-/// it.
+/// If a host stream comes to the start of a send before the receive has started, a thread of the library puts the
+/// message when the receive starts, also before this call. That thread also advances started collectives. On a GPU's
+/// stream messages leave, and collectives advance, at this wait. There a rank must not wait on the host, between a
+/// start and this call, for something that needs it.
 int MPIS_Enqueue_waitall(MPIS_Queue queue);
 
 /* Memory that peers reach without a copy. */
