@@ -69,8 +69,9 @@ class CollectiveWindow::Impl {
 
 CollectiveWindow::Impl::Impl(Context& context, std::string_view name, const Slice& memory,
                              std::optional<Timeout> timeout)
-    : group{context, std::string(name), context.rank(), context.size()}, timeout_(context.timeout()), page_(context.allocate(rma::at::kEnd)),
-      own_(page_.all()), words_(context.window(group.part("words"), page_.slice(0, rma::at::kSharedEnd))),
+    : group{context, std::string(name), context.rank(), context.size()}, timeout_(context.timeout()),
+      page_(context.allocate(rma::at::kEnd)), own_(page_.all()),
+      words_(context.window(group.part("words"), page_.slice(0, rma::at::kSharedEnd))),
       links(group, own_, words_.atomics() == AtomicsBy::processors), epochs(group.rank, group.size) {
   own_.word(rma::at::kMinusShared).store(0 - rma::kShared);
   own_.word(rma::at::kMinusExclusive).store(0 - rma::kExclusive);

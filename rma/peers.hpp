@@ -53,7 +53,7 @@ class Peers {
     Region mapped;  ///< the words, if they are mapped and processors carry out the atomics on them
     bool looked = false;
     Target memory;
-    bool ready = false;  ///< the memory was reached
+    bool ready = false;         ///< the memory was reached
     std::uint64_t flushed = 0;  ///< accesses to the memory that have completed
   };
   static void flush(Peer& peer, base::Limit& limit);

@@ -49,9 +49,7 @@ class Words {
  public:
   explicit Words(Slice page) : page_(std::move(page)) {}
 
-  std::atomic_ref<std::uint64_t> word(std::size_t offset) const {
-    return word_at(page_.data() + offset);
-  }
+  std::atomic_ref<std::uint64_t> word(std::size_t offset) const { return word_at(page_.data() + offset); }
   Slice slice(std::size_t offset, std::size_t bytes) const { return page_.slice(offset, bytes); }
 
  private:
