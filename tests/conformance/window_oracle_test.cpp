@@ -104,10 +104,10 @@ class Chain {
 };
 
 constexpr std::size_t kChained = 3, kSum = kChained, kDouble = kSum + 1, kWords = kDouble + 1;
-constexpr std::size_t kAtOnce = 8;  // between two flushes, at most
+constexpr std::size_t kUnflushed = 8;  // between two flushes, at most
 
 /// The window: the words; then the log of each rank.
-std::size_t log_bytes(std::uint64_t changes) { return (changes + kAtOnce) * sizeof(Change) + kWord; }
+std::size_t log_bytes(std::uint64_t changes) { return (changes + kUnflushed) * sizeof(Change) + kWord; }
 
 /// The random atomics of one rank.
 class Changer {
@@ -116,7 +116,7 @@ class Changer {
 
   void issue_group(std::uint64_t phase) {
     const std::size_t first = log_.size();
-    const std::size_t count = 1 + random_() % kAtOnce;
+    const std::size_t count = 1 + random_() % kUnflushed;
     for (std::size_t i = 0; i < count; ++i) {
       Change change = choose();
       change.phase = phase;
@@ -159,8 +159,8 @@ class Changer {
   /// Numbers that are whole, so that their sums are exact.
   void add_to_sums(std::size_t i) {
     const std::uint64_t number = 1 + random_() % 1000;
-    const Slice whole = side_.piece((kAtOnce + 2 * i) * kWord, kWord);
-    const Slice real = side_.piece((kAtOnce + 2 * i + 1) * kWord, kWord);
+    const Slice whole = side_.piece((kUnflushed + 2 * i) * kWord, kWord);
+    const Slice real = side_.piece((kUnflushed + 2 * i + 1) * kWord, kWord);
     const auto as_double = static_cast<double>(number);
     std::memcpy(whole.data(), &number, kWord);
     std::memcpy(real.data(), &as_double, kWord);
@@ -186,7 +186,7 @@ TEST_P(WindowOracle, changes_of_a_word_form_one_chain) {
     const std::uint64_t changes = (GetParam().ground.slow ? 10 : 50) * kPhases * random_rounds();
     const auto ranks = static_cast<std::size_t>(context.size());
     const std::size_t each = log_bytes(changes);
-    WindowSide side(context, GetParam(), kWords * kWord + ranks * each, std::max(each, 3 * kAtOnce * kWord));
+    WindowSide side(context, GetParam(), kWords * kWord + ranks * each, std::max(each, 3 * kUnflushed * kWord));
     if (context.rank() == 0) std::ranges::fill(side.memory.bytes(), std::byte{0});
     board().meet(context);
     Changer changer(side, seed + static_cast<std::uint64_t>(context.rank()));
