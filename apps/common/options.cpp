@@ -34,8 +34,8 @@ const Choices<StreamKind> kOlderStreams = {{"inline", StreamKind::inline_}};
 
 constexpr const char* kTrace = "--trace";
 
-// The fault of a list of backends; empty if it is valid. To ask the library takes half a second where libfabric is
-// installed, because all its providers start.
+// The fault of a list of backends; empty if it is valid. `info` takes half a second where libfabric is installed,
+// because all its providers start.
 std::string unknown_backend(const std::string& list) {
   if (list == "threads" || list == "shm") return "";  // in every build
   const auto info = nlohmann::json::parse(sluice::info(true));

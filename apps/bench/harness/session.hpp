@@ -36,8 +36,8 @@ struct Metric {
 /// The resident memory of this process, in bytes.
 double resident_bytes();
 
-/// What this process uses of its heap, to the byte, and what is resident of the memory that it maps from files. Unlike
-/// resident memory it grows also where the heap has room from before.
+/// The bytes of the heap that this process uses, and those that are resident of memory that it maps from files. Unlike
+/// resident memory, it grows also where the heap has room from before.
 double bytes_in_use();
 
 /// One rank's share of a run.
