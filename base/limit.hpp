@@ -45,7 +45,7 @@ inline Clock::time_point deadline_after(Clock::duration timeout) noexcept { retu
 /// A limit on one wait, or on several waits in a row. Only time between calls of `over` counts.
 class Limit {
  public:
-  /// One that never ends does not read the clock, which takes as long as a short call.
+  /// A limit that never ends does not read the clock.
   explicit Limit(Clock::duration limit) noexcept
       : limit_(limit), step_(step_of(limit)),
         lasted_(limit == Clock::duration::max() ? Clock::time_point() : Clock::now()) {}

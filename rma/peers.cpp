@@ -24,28 +24,23 @@ Peers::Peer& Peers::peer(Rank rank) {
   return *peer;
 }
 
-Peers::Peer& Peers::reach(Rank rank, base::Limit& limit) {
-  Peer& peer = this->peer(rank);
-  Target& words = peer.words;
+Target& Peers::words(Rank rank, base::Limit& limit) {
+  Target& words = peer(rank).words;
   if (words.peer() < 0) words = group_.words_of(rank);
   if (!words.connected()) in_steps(limit, [&](Timeout step) { words.wait_connected(step); });
-  if (by_processors_ && !std::exchange(peer.looked, true)) peer.mapped = words.mapped();
-  return peer;
+  return words;
 }
-
-Target& Peers::words(Rank rank, base::Limit& limit) { return reach(rank, limit).words; }
 
 std::uint64_t Peers::add(Rank rank, std::size_t offset, std::uint64_t value, base::Limit& limit) {
-  Peer& peer = reach(rank, limit);
-  if (std::byte* const page = peer.mapped.data()) return word_at(page + offset).fetch_add(value);
-  return peer.words.fetch_add(offset, value, limit.left());
+  return words(rank, limit).fetch_add(offset, value, limit.left());
 }
 
+/// Where a processor carries it out, the call that waits for the old value is the shorter one.
 void Peers::subtract(Rank rank, std::size_t offset, std::uint64_t lock, base::Limit& limit) {
-  Peer& peer = reach(rank, limit);
-  if (std::byte* const page = peer.mapped.data()) return static_cast<void>(word_at(page + offset).fetch_sub(lock));
+  Target& words = this->words(rank, limit);
+  if (by_processors_) return static_cast<void>(words.fetch_add(offset, 0 - lock, limit.left()));
   const Slice minus = own_.slice(lock == kShared ? at::kMinusShared : at::kMinusExclusive, kWord);
-  peer.words.accumulate({}, Op::sum, Number::uint64, minus, offset);
+  words.accumulate({}, Op::sum, Number::uint64, minus, offset);
 }
 
 /// The page of the peer has a handle of its memory, which may be a block of no bytes.
@@ -64,9 +59,9 @@ Target& Peers::memory(Rank rank, base::Limit& limit) {
   return peer.memory;
 }
 
-Target* Peers::open_memory(Rank rank) noexcept {
+Target* Peers::open_memory(Rank rank) {
   const auto& [found, peer] = found_[static_cast<std::size_t>(rank) % found_.size()];
-  return found == rank && peer != nullptr && peer->ready ? &peer->memory : nullptr;
+  return found == rank && peer != nullptr && peer->ready && peer->memory.connected() ? &peer->memory : nullptr;
 }
 
 void Peers::flush(Peer& peer, base::Limit& limit) {

@@ -34,8 +34,8 @@ class Peers {
   void subtract(Rank rank, std::size_t offset, std::uint64_t lock, base::Limit& limit);
   /// The memory of a peer.
   Target& memory(Rank rank, base::Limit& limit);
-  /// The memory of a peer, which is open; null: `memory` has to open it.
-  Target* open_memory(Rank rank) noexcept;
+  /// The memory of a peer, which is open; null: `memory` has to open it. @throws Error the loss of the peer
+  Target* open_memory(Rank rank);
 
   /// Completes the accesses to the memory of a peer, or of all. Costs nothing where there are none.
   void flush(Rank rank, base::Limit& limit);
@@ -50,15 +50,12 @@ class Peers {
  private:
   struct Peer {
     Target words;
-    Region mapped;  ///< the words, if they are mapped and processors carry out the atomics on them
-    bool looked = false;
     Target memory;
     bool ready = false;         ///< the memory was reached
     std::uint64_t flushed = 0;  ///< accesses to the memory that have completed
   };
   static void flush(Peer& peer, base::Limit& limit);
   Peer& peer(Rank rank);
-  Peer& reach(Rank rank, base::Limit& limit);
 
   const Group& group_;
   Words own_;

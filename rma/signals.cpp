@@ -8,7 +8,7 @@ namespace sluice::rma {
 
 namespace {
 
-constexpr int kLooks = 100;  // before a wait that can sleep: some microseconds
+constexpr int kLooks = 100;  // before a wait that can sleep
 
 void connect(ChannelHandle& end, base::Limit& limit) {
   if (!end.connected()) in_steps(limit, [&](Timeout step) { end.wait_connected(step); });
@@ -18,7 +18,7 @@ void connect(ChannelHandle& end, base::Limit& limit) {
 
 /// Over a network, credits come milliseconds later, so there are plenty.
 Signals Signals::open(Scope& scope, const Group& group, Rank to, Tag out, Rank from, Tag in) {
-  const ChannelOptions options{.depth = 2 * kReleased, .name = group.name};
+  const ChannelOptions options{.depth = 4 * kReleased, .name = group.name};
   Sender sender = scope.sender(to, out, {}, options);
   return Signals(std::move(sender), scope.receiver(from, in, {}, options));
 }
@@ -41,8 +41,10 @@ void Signals::taken() {
 }
 
 void Signals::take(const Group& group, base::Limit& limit, Patrol* patrol, const char* what) {
-  for (int looks = 0; looks < kLooks; ++looks)
+  for (int looks = 0; looks < kLooks; ++looks) {
     if (take_now()) return;
+    if (limit.left() == Timeout::zero()) break;
+  }
   for (Timeout step = Patrol::kBegin;; step = Patrol::kPeriod) {
     if (limit.over()) throw group.error(Code::timeout, what, in.peer());
     if (in.wait_for(std::min<Timeout>(limit.left(), step))) return taken();

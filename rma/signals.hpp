@@ -34,10 +34,10 @@ class Signals {
   void close(base::Limit& limit);
 
  private:
-  /// Half of the credits: a rank is no more than two signals ahead of the one that takes them.
-  static constexpr std::size_t kReleased = 32;
+  /// A quarter of the credits, so that the others last while these travel.
+  static constexpr std::size_t kReleased = 16;
 
-  /// Releases many signals together, since each release takes a cache line from the peer.
+  /// Releases signals together, which saves the peer a cache miss for each of them.
   void taken();
 
   std::size_t unreleased_ = 0;

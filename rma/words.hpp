@@ -40,16 +40,14 @@ inline constexpr std::size_t kOlds = kCopy + sizeof(WindowHandle);    ///< one f
 inline constexpr std::size_t kEnd = kOlds + kPostCount * kWord;
 }  // namespace at
 
-inline std::atomic_ref<std::uint64_t> word_at(std::byte* address) {
-  return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(address));
-}
-
 /// The words of this rank of a CollectiveWindow.
 class Words {
  public:
   explicit Words(Slice page) : page_(std::move(page)) {}
 
-  std::atomic_ref<std::uint64_t> word(std::size_t offset) const { return word_at(page_.data() + offset); }
+  std::atomic_ref<std::uint64_t> word(std::size_t offset) const {
+    return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(page_.data() + offset));
+  }
   Slice slice(std::size_t offset, std::size_t bytes) const { return page_.slice(offset, bytes); }
 
  private:
