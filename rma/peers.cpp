@@ -35,7 +35,7 @@ std::uint64_t Peers::add(Rank rank, std::size_t offset, std::uint64_t value, bas
   return words(rank, limit).fetch_add(offset, value, limit.left());
 }
 
-/// Where a processor carries it out, the call that waits for the old value is the shorter one.
+/// A processor changes the word in one instruction, so the call that returns the old value does not wait for others.
 void Peers::subtract(Rank rank, std::size_t offset, std::uint64_t lock, base::Limit& limit) {
   Target& words = this->words(rank, limit);
   if (by_processors_) return static_cast<void>(words.fetch_add(offset, 0 - lock, limit.left()));

@@ -23,8 +23,8 @@ namespace sluice::stream_mpi {
 /// is cut into parts, of which the first begins with its size. Up to `kDepth` parts travel before the receive has
 /// started.
 ///
-/// Any thread moves the bytes of all messages that are started: that of a stream that waits, of a program that asks for
-/// one of its requests, and of the background. So no message waits for another of a different lane.
+/// Each of these threads moves the bytes of all started messages: a waiting stream's, the program's in MPI_Test or
+/// MPI_Wait, and the background's. So no message waits for another of a different lane.
 class Lane : public Pending {
  public:
   virtual ~Lane() = default;

@@ -160,7 +160,7 @@ TEST(Images, cuda_stores_to_registers_once) {
   }
 }
 
-// Of weaker fences, none orders an earlier store with a later load (PTX ISA, "membar/fence").
+// A weaker fence does not order an earlier store with a later load (PTX ISA, "membar/fence").
 TEST(Images, cuda_fences_before_it_changes_words_or_numbers) {
   if (!has_part("CUDA", CUDA_ARCHITECTURES, cuda_kernels())) return;
   const auto image = text(cuda_kernels());

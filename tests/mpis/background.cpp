@@ -31,7 +31,7 @@ void answer_steps(Order& order, int count, MPI_Datatype type, std::size_t ints, 
     if (sends) {
       fill(buffer, 0, step);
       order.start_all(requests);
-      order.wait();  // the stream has come to the start
+      order.wait();  // until the stream has run the start
       tell(peer);
       await_answer(peer);
       order.wait_all();
