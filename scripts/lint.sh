@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # ./dev lint.
 
-sources() { find base include device backends peers runtime launch c apps tests examples -name '*.[ch]pp' -o -name '*.[ch]' -o -name '*.cu' | sort; }
+# Of every folder but the build's and hidden ones.
+sources() { find . \( -path ./build -o -path './.?*' \) -prune -o \( -name '*.[ch]pp' -o -name '*.[ch]' -o -name '*.cu' \) -print | sort; }
 
 # The sources that are compiled, each with the flags of one of its compilations: clang-tidy would check a source of several programs
 # once for each. Headers are checked where included, and so are the sources that the build compiles together.
