@@ -34,7 +34,7 @@ constexpr std::size_t kBesideHeader = 64 - sizeof(FirstLine);
 constexpr std::size_t kSharedCopyAt = 64;
 constexpr std::size_t kPayloadAt = kSharedCopyAt + sizeof(SharedCopy);
 // Smaller parts are copied in at once.
-constexpr std::size_t kLeastShared = SharedCopy::kLeastPiece;
+constexpr std::size_t kLeastShared = SharedCopy::kLeastBytes;
 
 std::size_t place_of(std::size_t bytes) noexcept { return bytes <= kBesideHeader ? sizeof(FirstLine) : kPayloadAt; }
 /// Small slots are a line each.
@@ -163,24 +163,32 @@ void BouncePut::move_all(device::Lane lane, std::uint64_t first, std::uint64_t l
   const Range slot{0, source_.slot_bytes};
   for (std::uint64_t epoch = first; epoch <= last; ++epoch) {
     if (!bring(lane, epoch, slot)) return;
-    if (epoch == last || is_shared(lane, slot)) raise_signal(lane, signal_, epoch);
+    if (epoch == last || may_be_shared(lane, slot)) raise_signal(lane, signal_, epoch);
   }
 }
 
 /// Between the memory of hosts.
-bool BouncePut::is_shared(device::Lane lane, Range part) const noexcept {
+bool BouncePut::may_be_shared(device::Lane lane, Range part) const noexcept {
   const bool of_hosts = kernel_.address != 0 && lane.gpu == nullptr && source_.memory.driver == nullptr;
   return of_hosts && part.bytes > std::clamp(room_, kBesideHeader, kLeastShared);
 }
 
+bool BouncePut::copies_alone(std::size_t bytes) const noexcept {
+  if (bytes > std::min(room_, SharedCopy::kLeastPiece)) return false;
+  if (kernel_.pid == 0) return true;
+  return ways_->choose(bytes, turn_) == Way::bounce && !ways_->wants_time(bytes, turn_);
+}
+
 bool BouncePut::bring(device::Lane lane, std::uint64_t epoch, Range part) {
-  const bool shared = is_shared(lane, part);
+  const bool by_both = may_be_shared(lane, part);
+  const bool shared = by_both && !copies_alone(part.bytes);
   std::byte* const slot = target_.at(epoch);
   if (shared) {
     if (!copy_with_peer(lane, epoch, part)) return false;
   } else if (!copy_(lane, watch_, slot + place_of(part.bytes), source_.at(epoch) + part.offset, part.bytes)) {
     return false;
   }
+  if (by_both) ++turn_;
   write_header(lane, slot, header_of(part, shared), epoch);
   return true;
 }
@@ -191,7 +199,7 @@ bool BouncePut::copy_with_peer(device::Lane lane, std::uint64_t epoch, Range par
   const SharedCopy::Places places{source_.at(epoch) + part.offset,
                                   {slot + kPayloadAt, room_},
                                   {kernel_.pid, kernel_.address + index * slot_bytes_ + part.offset}};
-  return shared_copy_of(slot).put(lane, epoch, part, places, {*ways_, turn_++, timed_.at(index)}, watch_,
+  return shared_copy_of(slot).put(lane, epoch, part, places, {*ways_, turn_, timed_.at(index)}, watch_,
                                   *signal_.parking);
 }
 
@@ -209,7 +217,7 @@ std::string BouncePut::describe() const {
   const std::string target = "shm: the target cannot be mapped, so ";
   if (slot_bytes_ <= kLeastShared && room_ == slot_bytes_) return target + "all goes through a bounce buffer";
   const std::string by_both = slot_bytes_ > kLeastShared ? ", of which a peer that waits does a part" : "";
-  if (room_ < SharedCopy::kLeastPiece) {
+  if (room_ < std::min(SharedCopy::kLeastPiece, slot_bytes_)) {
     return target + "parts up to " + std::to_string(room_) +
            " bytes go through a bounce buffer, and larger ones by the kernel's cross-memory copy" + by_both;
   }

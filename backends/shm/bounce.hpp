@@ -42,14 +42,16 @@ class BouncePut final : public StreamPut {
   void move_all(device::Lane lane, std::uint64_t first, std::uint64_t last) override;
   /// All of `move` but the signal. False: it was refused, which has failed the watch.
   bool bring(device::Lane lane, std::uint64_t epoch, Range part);
-  bool is_shared(device::Lane lane, Range part) const noexcept;
+  bool may_be_shared(device::Lane lane, Range part) const noexcept;
+  /// Few bytes are copied in without the peer, but for those whose time is wanted or that the kernel copies.
+  bool copies_alone(std::size_t bytes) const noexcept;
   bool copy_with_peer(device::Lane lane, std::uint64_t epoch, Range part);
 
   std::size_t slot_bytes_;
   CrossMemory kernel_;
   std::size_t room_;  // bytes of the bounce memory of a slot
   std::shared_ptr<FasterWay> ways_;
-  std::uint32_t turn_ = 0;                // shared puts so far
+  std::uint32_t turn_ = 0;                // puts so far that may be shared
   std::vector<SharedCopy::Timed> timed_;  // of each slot
 };
 

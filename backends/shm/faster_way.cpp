@@ -14,19 +14,29 @@ constexpr std::uint32_t kTryEvery = 64 * kRow;
 }  // namespace
 
 std::size_t FasterWay::power_of(std::size_t bytes) noexcept {
-  constexpr int kFirst = 14;  // 16 KiB
+  constexpr int kFirst = 12;  // 4 KiB
   const int power = static_cast<int>(std::bit_width(bytes)) - 1 - kFirst;
   return static_cast<std::size_t>(std::clamp(power, 0, static_cast<int>(kPowers) - 1));
 }
 
+bool FasterWay::known(const OfWays& times) noexcept {
+  return std::all_of(times.begin(), times.end(),
+                     [](const Times& one) { return one.count.load(std::memory_order_relaxed) >= kKnown; });
+}
+
 Way FasterWay::choose(std::size_t bytes, std::uint32_t turn) const noexcept {
-  const auto& [bounce, kernel] = times_.at(power_of(bytes));
-  const bool known =
-      bounce.count.load(std::memory_order_relaxed) >= kKnown && kernel.count.load(std::memory_order_relaxed) >= kKnown;
+  const OfWays& times = times_of(bytes);
+  const auto& [bounce, kernel] = times;
+  const bool all_known = known(times);
   const bool kernel_is_faster =
-      known && kernel.typical.load(std::memory_order_relaxed) < bounce.typical.load(std::memory_order_relaxed);
-  const bool other = known ? turn % kTryEvery < kRow : turn % (2 * kRow) >= kRow;
+      all_known && kernel.typical.load(std::memory_order_relaxed) < bounce.typical.load(std::memory_order_relaxed);
+  const bool other = all_known ? turn % kTryEvery < kRow : turn % (2 * kRow) >= kRow;
   return kernel_is_faster != other ? Way::kernel : Way::bounce;
+}
+
+/// As often of the way that is faster as of the other.
+bool FasterWay::wants_time(std::size_t bytes, std::uint32_t turn) const noexcept {
+  return turn % kTryEvery < 2 * kRow || !known(times_of(bytes));
 }
 
 /// Threads that get here at the same time may lose a time, which does not matter.

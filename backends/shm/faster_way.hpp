@@ -19,6 +19,8 @@ class FasterWay {
   /// `turn`: how many times the channel has chosen. It tries a way several times in a row: the first copies find lines
   /// in the caches where the other way has left them.
   Way choose(std::size_t bytes, std::uint32_t turn) const noexcept;
+  /// Whether the time of that turn is wanted.
+  bool wants_time(std::size_t bytes, std::uint32_t turn) const noexcept;
   /// `time`: until all was there; or that of both processes, if they worked one after the other.
   void took(Way way, std::size_t bytes, std::chrono::nanoseconds time) noexcept;
 
@@ -29,6 +31,8 @@ class FasterWay {
   };
   using OfWays = std::array<Times, 2>;
 
+  const OfWays& times_of(std::size_t bytes) const noexcept { return times_.at(power_of(bytes)); }
+  static bool known(const OfWays& times) noexcept;
   static std::size_t power_of(std::size_t bytes) noexcept;
 
   static constexpr std::size_t kPowers = 16;

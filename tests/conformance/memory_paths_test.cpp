@@ -231,6 +231,42 @@ TEST_P(MemoryPaths, let_a_receiver_that_waits_with_a_limit_do_a_part) {
   expect_parts_done(GetParam(), [](Receiver& receiver) { return receiver.wait_for(30s); });
 }
 
+/// Where a core is far away, the kernel copies as few as 8 KiB sooner than both processes do. It copies some puts of
+/// the first, to see.
+TEST(KernelCopies, are_tried_for_some_KiB) {
+  constexpr std::uint64_t kPuts = 64;
+  for (const std::size_t bytes : {4096, 4097, 12'000}) {
+    const Case one{.ground = {"shm", "shm", true}, .user = true, .bytes = bytes};
+    run_peers(one.peers(), [&](Context& context) {
+      if (!kernel_copies(context)) {
+        if (context.rank() == 0) skipped_here("the kernel forbids cross-memory copies");
+        return;
+      }
+      const Buffer buffer(context, one);
+      if (context.rank() == 0) {
+        Sender sender = context.sender(1, kTag, buffer.all());
+        g_bytes_by_kernel = 0;
+        for (std::uint64_t epoch = 1; epoch <= kPuts; ++epoch) {
+          fill(bytes_of(sender.acquire({})), {0, kTag, epoch});
+          sender.put({});
+        }
+        if (bytes <= 4096) {
+          EXPECT_EQ(g_bytes_by_kernel, 0U) << "a call takes longer than such copies";
+        } else {
+          EXPECT_GT(g_bytes_by_kernel, 0U);
+          EXPECT_LT(g_bytes_by_kernel, kPuts * bytes);
+        }
+      } else {
+        Receiver receiver = context.receiver(0, kTag, buffer.all());
+        for (std::uint64_t epoch = 1; epoch <= kPuts; ++epoch) {
+          expect_and_poison(receiver.wait({}), {0, kTag, epoch});
+          receiver.release({});
+        }
+      }
+    });
+  }
+}
+
 TEST(ForbiddenCopies, leave_the_bounce_buffer_for_all) {
   const Case one{.ground = {"shm", "shm", true}, .user = true, .bytes = 1024 * 1024};
   Peers peers = one.peers();

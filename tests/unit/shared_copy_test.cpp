@@ -339,6 +339,26 @@ TEST(FasterWays, follow_what_was_faster_lately) {
   EXPECT_EQ(chosen(ways, Way::bounce, kBytes), kMostTurns);
 }
 
+/// Else a way that has become slower would stay.
+TEST(FasterWays, want_times_of_both_now_and_then) {
+  constexpr std::size_t kBytes = 10'000;
+  FasterWay ways;
+  const auto wanted = [&](Way way) {
+    int count = 0;
+    for (std::uint32_t turn = 0; turn < 1024; ++turn)
+      count += static_cast<int>(ways.choose(kBytes, turn) == way && ways.wants_time(kBytes, turn));
+    return count;
+  };
+  EXPECT_EQ(wanted(Way::bounce), 512) << "their times are not known";
+  EXPECT_EQ(wanted(Way::kernel), 512);
+  for (int i = 0; i < 4; ++i) {
+    ways.took(Way::bounce, kBytes, std::chrono::microseconds(1));
+    ways.took(Way::kernel, kBytes, std::chrono::microseconds(3));
+  }
+  EXPECT_EQ(wanted(Way::bounce), 16);
+  EXPECT_EQ(wanted(Way::kernel), 16);
+}
+
 TEST(FasterWays, take_any_size_and_time) {
   using std::chrono::nanoseconds;
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{1} << 40U, ~std::size_t{0}}) {
