@@ -31,15 +31,18 @@ std::vector<std::filesystem::path> threads_of_streams() {
   return all;
 }
 
-/// How often these threads have gone to sleep.
-long sleeps_of_streams() {
+/// How often a thread has gone to sleep.
+long sleeps_of(const std::filesystem::path& thread) {
   const std::string label = "voluntary_ctxt_switches:";
+  std::ifstream status(thread / "status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with(label)) return std::stol(line.substr(label.size()));
+  return 0;
+}
+
+long sleeps_of_streams() {
   long sum = 0;
-  for (const auto& thread : threads_of_streams()) {
-    std::ifstream status(thread / "status");
-    for (std::string line; std::getline(status, line);)
-      if (line.starts_with(label)) sum += std::stol(line.substr(label.size()));
-  }
+  for (const auto& thread : threads_of_streams()) sum += sleeps_of(thread);
   return sum;
 }
 
@@ -232,6 +235,29 @@ void run_idle_collective() {
   order.wait_all();
   order.wait();
   free_all(requests);
+}
+
+/// Steps of a rank alone, which its stream waits for at once: the thread of the background has nothing to do.
+void run_waited_for_at_once() {
+  constexpr auto kLong = std::chrono::seconds(1);
+  constexpr long kMostSleeps = 500;
+  Order order;
+  MPIS_Request barrier = MPIS_REQUEST_NULL;
+  MPIS_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &barrier);
+  match(barrier);
+  const auto before = threads_of_streams();
+  const auto end = std::chrono::steady_clock::now() + kLong;
+  do {
+    order.start(barrier);
+    order.wait_all();
+    order.wait();
+  } while (std::chrono::steady_clock::now() < end);
+  long sleeps = 0;
+  for (const auto& thread : threads_of_streams())
+    if (!std::ranges::count(before, thread)) sleeps += sleeps_of(thread);
+  expect(sleeps > 0, "no thread of the background");
+  expect(sleeps < kMostSleeps, "the background looks " + std::to_string(sleeps) + " times in a second in vain");
+  expect_equal(MPIS_Request_free(&barrier), MPIS_SUCCESS, "the end of a barrier");
 }
 
 /// MPI refuses the operation when the elements of the ranks have met, before a stream waits for the allreduce.

@@ -72,6 +72,7 @@ TEST(Mpis, a_send_may_start_again_while_the_background_puts_it) { expect_on_host
 TEST(Mpis, a_buffer_is_the_programs_again_behind_the_wait) { expect_on_host(2, "overwritten"); }
 TEST(Mpis, a_send_that_waits_for_credit_uses_no_core) { expect_on_host(2, "idle_without_credit"); }
 TEST(Mpis, a_collective_that_waits_for_a_rank_uses_no_core) { expect_on_host(2, "idle_collective"); }
+TEST(Mpis, what_streams_wait_for_at_once_is_looked_at_seldom) { expect_on_host(1, "waited_for_at_once"); }
 TEST(Mpis, a_collective_that_fails_in_the_background_tells_its_wait_why) {
   for (const char* const stream : {"own", "host"}) {
     const Ended ended = run_ranks(2, "refused_in_background", std::string("MPIS_TEST_STREAM=") + stream);

@@ -29,6 +29,7 @@ int run_mpis_programs(int argc, char** argv, int first) {
       {"killed_in_put", run_killed_in_put},
       {"killed_before_barrier", run_killed_before_barrier},
       {"started_again", run_started_again},
+      {"waited_for_at_once", run_waited_for_at_once},
       {"left_without_credit", run_left_without_credit},
       {"left_asleep", run_left_asleep},
       {"idle_collective", run_idle_collective},

@@ -29,6 +29,7 @@ void run_killed_without_credit();
 void run_killed_in_put();
 void run_killed_before_barrier();
 void run_started_again();
+void run_waited_for_at_once();
 void run_left_without_credit();
 void run_left_asleep();
 void run_idle_collective();
