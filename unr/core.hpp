@@ -70,9 +70,9 @@ struct Incoming {
   Receiver end;
   std::shared_ptr<const Packing> packing;
   Key first = 0;
-  bool landed = false;    ///< in this epoch of its signal, or a wait for that is enqueued
-  bool unpacked = false;  ///< or nothing is to be unpacked
-  std::uint64_t last_unpacked = 0;  ///< epoch; a stream may not have come to it
+  bool landed = false;              ///< in this epoch of its signal, or a wait for that is enqueued
+  bool unpacked = false;            ///< or nothing is to be unpacked
+  std::uint64_t last_unpacked = 0;  ///< epoch whose unpacking is enqueued
 };
 
 /// Text of the error of a put that the receiver's reset does not precede.

@@ -62,7 +62,7 @@ Reducers& reducers() {
   return made;
 }
 
-/// Those of a communicator that is freed: its stream may still have allreduces.
+/// Puts the reducers of a freed communicator aside, since its stream may still have allreduces.
 void leave_communicator(std::uint64_t number) {
   const std::lock_guard lock(reducers().mutex);
   std::erase_if(reducers().all, [&](auto& entry) {
@@ -72,7 +72,7 @@ void leave_communicator(std::uint64_t number) {
   });
 }
 
-/// Ends those that no stream uses any more. Without the mutex, since channels may wait for their peers.
+/// Ends the reducers aside that no stream uses any more, without the mutex, since channels may wait for their peers.
 void end_unused() {
   std::vector<std::shared_ptr<Reducer>> unused;
   const std::lock_guard lock(reducers().mutex);
@@ -168,8 +168,8 @@ bool pair(Reducer& reducer) {
 }
 
 std::shared_ptr<Reducer> reducer_of(MPI_Comm comm, const Reduction& reduction) {
-  static const bool ended = (stream_mpi::at_end(stream_mpi::Phase::collectives, end_reducers),
-                             stream_mpi::at_free(leave_communicator), true);
+  static const bool ended =
+      (stream_mpi::at_end(stream_mpi::Phase::collectives, end_reducers), stream_mpi::at_free(leave_communicator), true);
   static_cast<void>(ended);
   const ReducerKey key{stream_mpi::number_of(comm), reduction.count, reduction.type, reduction.op};
   std::shared_ptr<Reducer> reducer;
