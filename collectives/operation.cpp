@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "collectives/awaited.hpp"
 #include "runtime/channel.hpp"
 #include "runtime/fate.hpp"
 #include "runtime/handles.hpp"
@@ -293,6 +294,13 @@ bool Operation::would_block(const Step& step) {
   return !base::reached(core.done, end.sender.epoch()) && !core.failed();
 }
 
+const ChannelHandle* Operation::awaited() noexcept {
+  if (own_ != nullptr || next_ >= schedule_.steps.size()) return nullptr;
+  const Step& step = schedule_.steps[next_];
+  if (step.kind == Kind::wait) return &ends_[step.message].receiver;
+  return step.kind == Kind::put ? &ends_[step.message].sender : nullptr;
+}
+
 void Operation::carry_out(Stream stream, const Step& step) {
   if (step.kind >= Kind::copy) return compute(stream, step);
   if (gpu_ >= 0) return carry_out_by_plan(stream, step);
@@ -353,3 +361,16 @@ std::string Operation::describe() const {
 }
 
 }  // namespace sluice::collectives
+
+namespace sluice::detail {
+
+void add_awaited(Collective& collective, EndsWait& waits) noexcept {
+  collectives::Operation* const operation = collectives::Operation::of(collective);
+  const ChannelHandle* const end = operation == nullptr ? nullptr : operation->awaited();
+  if (end != nullptr)
+    waits.add(*end);
+  else
+    waits.look_soon();
+}
+
+}  // namespace sluice::detail

@@ -36,10 +36,13 @@ class Operation {
   ~Operation();
 
   static Collective handle(std::unique_ptr<Operation> operation) { return Collective(std::move(operation)); }
+  static Operation* of(const Collective& collective) noexcept { return collective.operation_.get(); }
 
   void start(Stream stream);
   void wait(Stream stream);
   bool test();
+  /// The end whose next event lets the next `test` go on; null: it is not known.
+  const ChannelHandle* awaited() noexcept;
   void wait_connected(std::optional<Timeout> timeout);
   void close(std::optional<Timeout> timeout);
   std::string describe() const;

@@ -33,9 +33,8 @@ inline void await_answer(int peer) {
   }
 }
 
-// Parts of a core that a process may use that wakes now and then, and of one that looks at something every 2 ms.
+// The part of a core that a process may use that wakes now and then.
 constexpr double kIdle = 0.03;
-constexpr double kLooking = 0.06;
 
 /// The part of a core that this process uses while its main thread sleeps.
 inline double load_while_asleep() {

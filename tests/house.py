@@ -48,7 +48,7 @@ FRIENDS = [r"include/.*"]
 INTRUSIVE = re.compile(r"\b(friend|dynamic_cast)\b")
 # Channels and plans know their rank by runtime/services.hpp alone.
 CHANNELS = re.compile(r"runtime/(channel|channel_waits|sender|receiver|plan)\.[ch]pp")
-EXPORTED = ("device/copy_anywhere.hpp", "device/handshake.hpp", "runtime/ends_wait.hpp", "runtime/put_by_stream.hpp")  # by a shared library, for libraries on top
+EXPORTED = ("collectives/awaited.hpp", "device/copy_anywhere.hpp", "device/handshake.hpp", "runtime/ends_wait.hpp", "runtime/put_by_stream.hpp")  # by a shared library, for libraries on top
 SEAM = "backends/transport.hpp"
 SEAM_MOST = 30  # functions that a backend must write
 PURE_VIRTUAL = re.compile(r"\bvirtual\b[^;{]*=\s*0\s*;")

@@ -227,6 +227,8 @@ void Core::reach_from(Stream stream) {
     const auto reach_all = [&](const std::shared_ptr<const Packing>& packing) {
       if (packing == nullptr) return;
       reach(packing->slot.all());
+      device::reach_for_ever(driver, base::page_of(packing->done->word), base::Progress::kPage);
+      packing->done->parking.silence();
       for (const Slice& memory : packing->memory) reach(memory);
     };
     for (const Outgoing& out : outgoing_) reach_all(out.packing);

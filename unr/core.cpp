@@ -84,7 +84,16 @@ void Core::close(std::optional<Timeout> timeout) {
   };
   for (Outgoing& out : outgoing_) shut(out.end);
   for (Incoming& in : incoming_) shut(in.end);
+  for (const Incoming& in : incoming_) await_unpacked(in, limit);
   state_ = State::closed;
+}
+
+/// The copies stand behind the last verb of the channel, which its end awaits.
+void Core::await_unpacked(const Incoming& in, base::Limit& limit) const {
+  if (in.packing == nullptr) return;
+  const auto passed = [&] { return base::reached(in.packing->done->word, in.last_unpacked); };
+  while (!base::wait_until(in.packing->done->parking, passed, limit.next()))
+    if (limit.over() && !passed()) throw error(Code::timeout, "a stream has not unpacked a message", in.end.peer());
 }
 
 void Core::leave() noexcept {

@@ -7,7 +7,6 @@
 #include <sluice/error.hpp>
 #include <sluice/unr.hpp>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -18,6 +17,7 @@
 
 #include "base/fork.hpp"
 #include "base/limit.hpp"
+#include "base/words.hpp"
 #include "device/reach.hpp"
 #include "unr/messages.hpp"
 #include "unr/table.hpp"
@@ -48,8 +48,11 @@ struct Packing {
   std::vector<Slice> memory;     // kept
   std::vector<Copy> copies;      // between memory of the host
   std::vector<Copy> gpu_copies;  // the others
-  /// How often a host has carried them out.
-  std::unique_ptr<std::atomic<std::uint64_t>> rounds = std::make_unique<std::atomic<std::uint64_t>>(0);
+  struct GiveBack {
+    void operator()(base::Progress* progress) const noexcept { base::give_back(*progress); }
+  };
+  /// The last epoch for which they were carried out.
+  std::unique_ptr<base::Progress, GiveBack> done{&base::take_progress()};
 };
 
 /// A channel to a peer.
@@ -67,8 +70,9 @@ struct Incoming {
   Receiver end;
   std::shared_ptr<const Packing> packing;
   Key first = 0;
-  bool landed = false;    ///< in this epoch of its signal, or a wait for that is enqueued
-  bool unpacked = false;  ///< or nothing is to be unpacked
+  bool landed = false;              ///< in this epoch of its signal, or a wait for that is enqueued
+  bool unpacked = false;            ///< or nothing is to be unpacked
+  std::uint64_t last_unpacked = 0;  ///< epoch whose unpacking is enqueued
 };
 
 /// Text of the error of a put that the receiver's reset does not precede.
@@ -128,9 +132,11 @@ class Core : public std::enable_shared_from_this<Core> {
   void check_sends_reset() const;
   void check_credits();
   void put(Outgoing& out, Stream stream);
-  void carry_out(runtime::ChannelEnd& end, Stream stream, const std::shared_ptr<const Packing>& packing) const;
+  void carry_out(runtime::ChannelEnd& end, Stream stream, const std::shared_ptr<const Packing>& packing,
+                 std::uint64_t epoch) const;
   void unpack(Incoming& in, Stream stream) const;
   void check_put(const SignalCore& signal, const Outgoing& out) const;
+  void await_unpacked(const Incoming& in, base::Limit& limit) const;
   bool await_landed(Incoming& in, bool is_enqueued, base::Limit& limit) const;
   Error closed_by(Rank peer) const { return {Code::closed, rank(), peer, 0, 0, "the peer has closed its plan"}; }
   void check_started(const SignalCore& signal, const char* what) const;

@@ -49,14 +49,14 @@ void carry_out_by_host(device::GpuCall& call, const std::shared_ptr<const Packin
   static_cast<void>(held.release());
 }
 
-void carry_out_on(device::Lane lane, const std::shared_ptr<const Packing>& packing) {
+void carry_out_on(device::Lane lane, const std::shared_ptr<const Packing>& packing, std::uint64_t epoch) {
   if (lane.gpu != nullptr) {
     carry_out_by_host(*lane.gpu, packing);
   } else {
     for (const Packing::Copy& copy : packing->copies) device::copy(lane, copy.to, copy.from, copy.bytes);
-    packing->rounds->fetch_add(1, std::memory_order_release);
   }
   for (const Packing::Copy& copy : packing->gpu_copies) device::copy(lane, copy.to, copy.from, copy.bytes);
+  device::raise(lane, packing->done->word, epoch, packing->done->parking);
 }
 
 }  // namespace
@@ -111,9 +111,10 @@ void Core::check_credits() {
 }
 
 /// A driver that refuses the copies fails the channel that they are for.
-void Core::carry_out(runtime::ChannelEnd& end, Stream stream, const std::shared_ptr<const Packing>& packing) const {
+void Core::carry_out(runtime::ChannelEnd& end, Stream stream, const std::shared_ptr<const Packing>& packing,
+                     std::uint64_t epoch) const {
   try {
-    device::in_order(stream, [packing](device::Lane lane) { carry_out_on(lane, packing); });
+    device::in_order(stream, [packing, epoch](device::Lane lane) { carry_out_on(lane, packing, epoch); });
   } catch (const device::GpuError& reason) {
     end.fail(Code::transport, reason.what());
     end.check();
@@ -123,7 +124,7 @@ void Core::carry_out(runtime::ChannelEnd& end, Stream stream, const std::shared_
 void Core::put(Outgoing& out, Stream stream) {
   if (out.packing != nullptr) {
     out.end.acquire(stream);
-    carry_out(detail::core_of(out.end), stream, out.packing);
+    carry_out(detail::core_of(out.end), stream, out.packing, out.end.epoch() + 1);
   }
   out.end.put(stream);
 }
@@ -163,7 +164,10 @@ void Core::check_started(const SignalCore& signal, const char* what) const {
 }
 
 void Core::unpack(Incoming& in, Stream stream) const {
-  if (!in.unpacked && in.packing != nullptr) carry_out(detail::core_of(in.end), stream, in.packing);
+  if (!in.unpacked && in.packing != nullptr) {
+    carry_out(detail::core_of(in.end), stream, in.packing, in.end.epoch());
+    in.last_unpacked = in.end.epoch();
+  }
   in.unpacked = true;
 }
 
@@ -225,7 +229,7 @@ bool Core::await_landed(Incoming& in, bool is_enqueued, base::Limit& limit) cons
   if (is_enqueued && !reached([&] { return core.counts().completed; })) return false;
   unpack(in, {});
   return !is_enqueued || in.packing == nullptr ||
-         reached([&] { return in.packing->rounds->load(std::memory_order_acquire); });
+         reached([&] { return in.packing->done->word.value.load(std::memory_order_acquire); });
 }
 
 bool Core::wait_for(SignalCore& signal, Timeout timeout) {

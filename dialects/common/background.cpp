@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dialects/common/background.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -11,8 +12,11 @@
 namespace sluice::stream_mpi {
 namespace {
 
-constexpr auto kUntilMostAreAwaited = std::chrono::milliseconds(1);
-constexpr int kLooks = 16;  // in vain, until the thread rests: waking it for each step would be slower
+// A look takes about 20 us from the thread whose core it is, so a program that waits for each step at once is looked
+// at less and less often. Waking the thread for each step would be slower still.
+constexpr std::chrono::milliseconds kUntilMostAreAwaited(1);
+constexpr std::chrono::milliseconds kLongestPause(8);
+constexpr int kLooks = 8;  // in vain, until the thread rests
 
 }  // namespace
 
@@ -68,11 +72,14 @@ void Background::end() noexcept {
 /// An item of the thread's stream: returns when nothing was left for a while.
 void Background::run() {
   do {
+    auto pause = kUntilMostAreAwaited;
     for (int looks = 0; looks < kLooks; ++looks) {
-      std::this_thread::sleep_for(kUntilMostAreAwaited);
+      std::this_thread::sleep_for(pause);
       if (ending_.load()) return;
+      pause = std::min(2 * pause, kLongestPause);
       if (!go_on_with_all()) continue;
       sleep_while_left();
+      pause = kUntilMostAreAwaited;
       looks = 0;
     }
     state_.store(State::ended);

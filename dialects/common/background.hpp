@@ -35,7 +35,8 @@ class Pending {
 /// The thread. It exists from the first operation that is left incomplete to MPI_Finalize.
 ///
 /// Most operations are waited for soon after their start, by a stream whose thread goes on with them. So the thread
-/// looks a millisecond after it was noticed, and then sleeps until what is left can go on.
+/// looks a millisecond after `notice`, or up to 8 ms after it while all is waited for soon, and sleeps until what is
+/// left can go on.
 class Background {
  public:
   /// As long as this lives, the thread may advance `pending`. The last member of its class, so that it ends first.

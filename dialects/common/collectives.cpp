@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "collectives/awaited.hpp"
 #include "dialects/common/background.hpp"
 #include "dialects/common/closing.hpp"
 #include "dialects/common/job.hpp"
@@ -68,7 +69,7 @@ class Together final : public Operation, private Pending {
   bool go_on(detail::EndsWait& waits) noexcept override {
     return handover_.in_background([&] {
       if (or_give_up([this] { return collective_.test(); })) return false;
-      waits.look_soon();
+      detail::add_awaited(collective_, waits);
       return true;
     });
   }

@@ -2,6 +2,8 @@
 #include "dialects/messages/communicators.hpp"
 
 #include <atomic>
+#include <mutex>
+#include <vector>
 
 #include "dialects/common/outcome.hpp"
 
@@ -13,11 +15,27 @@ constexpr std::uint64_t kWorld = 0;
 constexpr std::uint64_t kSelf = 1;
 static_assert(sizeof(void*) == sizeof(std::uint64_t), "a number is the value of an attribute");
 
+struct AtFree {
+  std::mutex mutex;
+  std::vector<void (*)(std::uint64_t number)> all;
+};
+
+AtFree& works_at_free() {
+  static AtFree& made = *new AtFree;
+  return made;
+}
+
+extern "C" int sluice_stream_mpi_drop_number(MPI_Comm, int, void* number, void*) {
+  const std::lock_guard lock(works_at_free().mutex);
+  for (const auto work : works_at_free().all) work(reinterpret_cast<std::uint64_t>(number));
+  return MPI_SUCCESS;
+}
+
 /// Copies of a communicator do not take its number with them.
 int number_key() {
   static const int made = [] {
     int key = MPI_KEYVAL_INVALID;
-    PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &key, nullptr);
+    PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &sluice_stream_mpi_drop_number, &key, nullptr);
     return key;
   }();
   return made;
@@ -60,6 +78,11 @@ std::uint64_t number_of(MPI_Comm comm) {
                   "a communicator of MPI_Comm_idup, or of another function that libsluice_mpis does not "
                   "stand before: make it by MPI_Comm_dup");
   return reinterpret_cast<std::uint64_t>(number);
+}
+
+void at_free(void (*work)(std::uint64_t number)) {
+  const std::lock_guard lock(works_at_free().mutex);
+  works_at_free().all.push_back(work);
 }
 
 }  // namespace sluice::stream_mpi

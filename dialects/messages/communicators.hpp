@@ -17,4 +17,7 @@ void number_communicator(MPI_Comm comm);
 ///   functions that this library does not stand before
 std::uint64_t number_of(MPI_Comm comm);
 
+/// From now on calls `work(number)` when a communicator is freed. MPI may hold its lock then. Any thread.
+void at_free(void (*work)(std::uint64_t number));
+
 }  // namespace sluice::stream_mpi

@@ -9,6 +9,7 @@
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "device/copy_anywhere.hpp"
 #include "dialects/common/job.hpp"
@@ -34,7 +35,8 @@ struct Reducer {
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
   ~Reducer() {
-    if (collective != nullptr) return;  // whose buffers are freed with the job
+    collective = nullptr;
+    pairing = nullptr;
     job->free(in);
     job->free(out);
   }
@@ -52,6 +54,7 @@ using ReducerKey = std::tuple<std::uint64_t, int, MPI_Datatype, MPI_Op>;
 struct Reducers {
   std::mutex mutex;
   std::map<ReducerKey, std::shared_ptr<Reducer>> all;
+  std::vector<std::shared_ptr<Reducer>> left;  // of communicators that were freed
 };
 
 Reducers& reducers() {
@@ -59,9 +62,29 @@ Reducers& reducers() {
   return made;
 }
 
+/// Puts the reducers of a freed communicator aside, since its stream may still have allreduces.
+void leave_communicator(std::uint64_t number) {
+  const std::lock_guard lock(reducers().mutex);
+  std::erase_if(reducers().all, [&](auto& entry) {
+    if (std::get<0>(entry.first) != number) return false;
+    reducers().left.push_back(std::move(entry.second));
+    return true;
+  });
+}
+
+/// Ends the reducers aside that no stream uses any more, without the mutex, since channels may wait for their peers.
+void end_unused() {
+  std::vector<std::shared_ptr<Reducer>> unused;
+  const std::lock_guard lock(reducers().mutex);
+  for (auto& one : reducers().left)
+    if (one.use_count() == 1) unused.push_back(std::move(one));
+  std::erase(reducers().left, nullptr);
+}
+
 void end_reducers() {
   const std::lock_guard lock(reducers().mutex);
   reducers().all.clear();
+  reducers().left.clear();
 }
 
 class Reducing final : public stream_mpi::HostOperation {
@@ -84,6 +107,7 @@ class Reducing final : public stream_mpi::HostOperation {
     stream_mpi::progress_lanes();  // a peer may need a message before it takes part
     if (!reducer_->collective->advance()) return false;
     copy_(to_, reducer_->out, reducer_->bytes);
+    reducer_ = nullptr;  // a line keeps operations that are complete
     return true;
   }
   void finish() override {
@@ -92,7 +116,9 @@ class Reducing final : public stream_mpi::HostOperation {
     throw Refused(MPI_ERR_OTHER, "an allreduce has lasted longer than SLUICE_TIMEOUT");
   }
   /// The reducer stays, and later allreduces fail: a new one could meet a peer's that belongs to another call.
-  void give_up() noexcept override { reducer_->collective->give_up(); }
+  void give_up() noexcept override {
+    if (reducer_ != nullptr) reducer_->collective->give_up();
+  }
 
  private:
   std::shared_ptr<Reducer> reducer_;
@@ -142,8 +168,9 @@ bool pair(Reducer& reducer) {
 }
 
 std::shared_ptr<Reducer> reducer_of(MPI_Comm comm, const Reduction& reduction) {
-  static const bool ended_at_end = (stream_mpi::at_end(stream_mpi::Phase::collectives, end_reducers), true);
-  static_cast<void>(ended_at_end);
+  static const bool ended =
+      (stream_mpi::at_end(stream_mpi::Phase::collectives, end_reducers), stream_mpi::at_free(leave_communicator), true);
+  static_cast<void>(ended);
   const ReducerKey key{stream_mpi::number_of(comm), reduction.count, reduction.type, reduction.op};
   std::shared_ptr<Reducer> reducer;
   {
@@ -152,6 +179,7 @@ std::shared_ptr<Reducer> reducer_of(MPI_Comm comm, const Reduction& reduction) {
     if (found != reducers().all.end()) reducer = found->second;
   }
   if (reducer == nullptr) {
+    end_unused();
     reducer = make_reducer(comm, reduction);
     const std::lock_guard lock(reducers().mutex);
     reducers().all.emplace(key, reducer);

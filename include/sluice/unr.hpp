@@ -181,8 +181,7 @@ class SLUICE_EXPORT Plan {
   /// Text for people: for each put, its peer, messages, bytes and path.
   std::string describe() const;
 
-  /// Blocks the host until no peer and no stream uses the memory; but first let a stream come to each wait of messages
-  /// that are unpacked there, or enqueue its reset. Closing a closed plan does nothing.
+  /// Blocks the host until no peer and no stream uses the memory. Closing a closed plan does nothing.
   /// @throws Error{Code::timeout}: call it again; {Code::misuse} if the handle is empty.
   void close(std::optional<Timeout> timeout = kContextTimeout);
 

@@ -330,6 +330,34 @@ TEST_P(UnrPlans, carry_and_pack_memory_of_gpus) {
   });
 }
 
+/// A signal is waited for on the stream, and never reset.
+TEST_P(UnrPlans, that_close_await_copies_of_a_stream) {
+  run_peers(peers(), [](Context& context) {
+    constexpr std::size_t kWord = sizeof(std::uint64_t);
+    constexpr std::size_t kWords = kSanitized ? 1 << 17 : 1 << 20;
+    constexpr std::size_t kEach = 2;  // of two words at the receiver the first is of the message
+    if (context.rank() > 1) return board().meet(context);
+    const bool sends = context.rank() == 0;
+    UnrSide side(context, sends ? kWords * kWord : kWord, sends ? kWord : kWords * kEach * kWord);
+    unr::Plan plan(context, "pieces");
+    unr::Signal arrived = plan.signal("arrived");
+    const unr::Layout pieces{{{0, kWord}}, kEach * kWord};
+    if (sends) plan.isend(side.source.all(), 1, 7);
+    if (!sends) plan.irecv(side.target.all(), 0, kWords, pieces, 0, 7, arrived);
+    plan.commit(side.stream());
+    auto* const words = reinterpret_cast<std::uint64_t*>((sends ? side.source : side.target).bytes().data());
+    for (std::size_t i = 0; sends && i < kWords; ++i) words[i] = i + 1;
+    if (sends) plan.start(side.stream());
+    if (!sends) arrived.wait(side.stream());
+    plan.close();
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; !sends && i < kWords; ++i) wrong += words[kEach * i] == i + 1 ? 0 : 1;
+    EXPECT_EQ(wrong, 0U);
+    context.synchronize(side.stream());
+    board().meet(context);
+  });
+}
+
 /// The waits are enqueued before the puts that they wait for, on another stream.
 TEST_P(UnrPlans, that_pack_hold_up_no_host) {
   if (!GetParam().cuda) return;

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -18,6 +19,43 @@
 using namespace stream_mpi_test;
 
 namespace {
+
+/// Folders in /proc of the threads that run host streams: the background's is one of them.
+std::vector<std::filesystem::path> threads_of_streams() {
+  std::vector<std::filesystem::path> all;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm"), name);
+    if (name == "sluice-stream") all.push_back(task.path());
+  }
+  return all;
+}
+
+/// How often a thread has gone to sleep.
+long sleeps_of(const std::filesystem::path& thread) {
+  const std::string label = "voluntary_ctxt_switches:";
+  std::ifstream status(thread / "status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with(label)) return std::stol(line.substr(label.size()));
+  return 0;
+}
+
+long sleeps_of_streams() {
+  long sum = 0;
+  for (const auto& thread : threads_of_streams()) sum += sleeps_of(thread);
+  return sum;
+}
+
+/// Returns once these threads have slept for a while without an interruption, and whether that was so.
+bool all_sleep_on() {
+  constexpr auto kLong = std::chrono::milliseconds(200);
+  for (int tries = 0; tries < 25; ++tries) {
+    const long before = sleeps_of_streams();
+    std::this_thread::sleep_for(kLong);
+    if (sleeps_of_streams() - before <= 2) return true;
+  }
+  return false;
+}
 
 /// Rank 0 starts a send, and rank 1 its receive afterwards. Then rank 0 waits for the answer alone.
 void answer_steps(Order& order, int count, MPI_Datatype type, std::size_t ints, std::size_t stride) {
@@ -188,8 +226,7 @@ void run_idle_collective() {
   if (world_rank() == 0) {
     order.start_all(requests);
     order.wait();
-    const double load = load_while_asleep();
-    expect(load < kLooking, "a rank whose barrier waits for another uses " + std::to_string(load) + " of a core");
+    expect(all_sleep_on(), "a barrier that waits for another rank wakes a thread again and again");
     tell(1);
   } else {
     await_answer(0);
@@ -198,6 +235,29 @@ void run_idle_collective() {
   order.wait_all();
   order.wait();
   free_all(requests);
+}
+
+/// Steps of a rank alone, which its stream waits for at once: the thread of the background has nothing to do.
+void run_waited_for_at_once() {
+  constexpr auto kLong = std::chrono::seconds(1);
+  constexpr long kMostSleeps = 500;
+  Order order;
+  MPIS_Request barrier = MPIS_REQUEST_NULL;
+  MPIS_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &barrier);
+  match(barrier);
+  const auto before = threads_of_streams();
+  const auto end = std::chrono::steady_clock::now() + kLong;
+  do {
+    order.start(barrier);
+    order.wait_all();
+    order.wait();
+  } while (std::chrono::steady_clock::now() < end);
+  long sleeps = 0;
+  for (const auto& thread : threads_of_streams())
+    if (!std::ranges::count(before, thread)) sleeps += sleeps_of(thread);
+  expect(sleeps > 0, "no thread of the background");
+  expect(sleeps < kMostSleeps, "the background looks " + std::to_string(sleeps) + " times in a second in vain");
+  expect_equal(MPIS_Request_free(&barrier), MPIS_SUCCESS, "the end of a barrier");
 }
 
 /// MPI refuses the operation when the elements of the ranks have met, before a stream waits for the allreduce.
@@ -239,13 +299,141 @@ void run_killed_without_credit() {
 
 namespace {
 
+/// A message that takes a while, in memory into which a peer puts straight: rank 0 has sent, or rank 1 receives.
+struct LongMessage {
+  static constexpr int kInts = 1 << 25;
+  static constexpr int kSent = 5;
+
+  LongMessage() {
+    MPI_Info info = MPI_INFO_NULL;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "mpi_memory_alloc_kinds", "system");
+    void* memory = nullptr;
+    MPIS_Alloc_mem(static_cast<MPI_Aint>(kInts * sizeof(int)), info, &memory);
+    MPI_Info_free(&info);
+    buffer = static_cast<int*>(memory);
+    std::fill(buffer, buffer + kInts, world_rank() == 0 ? kSent : kPoison);
+    requests = {world_rank() == 0 ? send_of(buffer, kInts, 1) : receive_of(buffer, kInts, 0)};
+    Order order;
+    match_all(requests);
+  }
+  LongMessage(const LongMessage&) = delete;
+  LongMessage& operator=(const LongMessage&) = delete;
+  ~LongMessage() {
+    free_all(requests);
+    MPIS_Free_mem(buffer);
+  }
+
+  /// A copy may begin at either end.
+  void await_first_bytes() const {
+    const volatile int* const at = buffer;
+    while (at[0] == kPoison && at[kInts - 1] == kPoison) {
+    }
+  }
+  /// And poisons the buffer.
+  void expect_arrived(const std::string& what) const {
+    expect(std::count(buffer, buffer + kInts, kSent) == kInts, what);
+    std::fill(buffer, buffer + kInts, kPoison);
+  }
+
+  static constexpr int kPoison = -7;
+  int* buffer = nullptr;
+  std::vector<MPIS_Request> requests;
+};
+
+}  // namespace
+
+/// Its peer dies while the background puts a message: the wait behind it fails, or in mapped memory that of the next
+/// message, since a put there takes no part of the peer.
+void run_killed_in_put() {
+  MPIS_Queue queue = MPIS_QUEUE_NULL;
+  MPIS_Queue_init(&queue, THREAD, nullptr);
+  LongMessage message;
+  std::vector<MPIS_Request>& requests = message.requests;
+  if (world_rank() == 1) {
+    await_answer(0);
+    MPIS_Enqueue_startall(queue, 1, requests.data());
+    message.await_first_bytes();
+    raise(SIGKILL);
+  }
+  MPIS_Enqueue_startall(queue, 1, requests.data());
+  MPIS_Queue_wait(queue);
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));  // until the background has seen it
+  tell(1);
+  (void)load_while_asleep();
+  const double began = MPI_Wtime();
+  MPIS_Enqueue_waitall(queue);
+  int met = MPIS_Queue_wait(queue);
+  if (std::getenv("MPIS_TEST_MAPPED") != nullptr && met == MPIS_SUCCESS) {
+    MPIS_Enqueue_startall(queue, 1, requests.data());
+    MPIS_Enqueue_waitall(queue);
+    met = MPIS_Queue_wait(queue);
+  }
+  leave(met == MPI_ERR_OTHER && MPI_Wtime() - began < 5);
+}
+
+/// A rank dies while the thread of the background waits for it in a collective; the wait behind that fails.
+void run_killed_before_barrier() {
+  MPIS_Queue queue = MPIS_QUEUE_NULL;
+  MPIS_Queue_init(&queue, THREAD, nullptr);
+  MPIS_Request barrier = MPIS_REQUEST_NULL;
+  MPIS_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &barrier);
+  match(barrier);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (world_rank() == 1) {
+    await_answer(0);
+    raise(SIGKILL);
+  }
+  MPIS_Enqueue_start(queue, &barrier);
+  MPIS_Queue_wait(queue);
+  (void)all_sleep_on();
+  tell(1);
+  (void)load_while_asleep();
+  MPIS_Enqueue_waitall(queue);
+  leave(MPIS_Queue_wait(queue) == MPI_ERR_OTHER);
+}
+
+/// A queue ends while the background puts a message of its, and the send starts again on another queue: both messages
+/// arrive.
+void run_started_again() {
+  constexpr int kRounds = 3;  // the second start of each comes during the put, mostly
+  LongMessage message;
+  std::vector<MPIS_Request>& requests = message.requests;
+  const int peer = 1 - world_rank();
+  std::optional<Order> order(std::in_place);
+  for (int round = 0; round < kRounds; ++round) {
+    if (world_rank() == 1) await_answer(peer);
+    order->start_all(requests);
+    if (world_rank() == 0) {
+      order.reset();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));  // until the background has seen it
+      tell(peer);
+      await_answer(peer);  // until bytes arrive
+      order.emplace();
+      order->start_all(requests);
+      order->wait();
+      await_answer(peer);  // until the first message has arrived
+    } else {
+      order->wait();
+      message.await_first_bytes();
+      tell(peer);
+      order->wait_all();
+      order->wait();
+      message.expect_arrived("a message of a queue that has ended");
+      tell(peer);
+      order->start_all(requests);
+    }
+    order->wait_all();
+    order->wait();
+    if (world_rank() == 1) message.expect_arrived("a message of a send that was started on another queue");
+  }
+}
+
+namespace {
+
 /// At the end of the process, behind MPI_Finalize.
 void expect_no_thread() {
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
-    std::string name;
-    std::getline(std::ifstream(task.path() / "comm"), name);
-    if (name == "sluice-stream") std::printf("a thread has outlived MPI\n");
-  }
+  if (!threads_of_streams().empty()) std::printf("a thread has outlived MPI\n");
 }
 
 /// MPI ends while a send waits for credit, and the thread sleeps if `asleep`.

@@ -68,9 +68,11 @@ TEST(Mpis, a_send_that_stays_without_credit_keeps_no_other_back_in_the_backgroun
   expect_on_host(2, "answered_beside");
 }
 TEST(Mpis, collectives_move_on_while_the_program_waits_by_mpi) { expect_on_host(3, "answered_collectives"); }
+TEST(Mpis, a_send_may_start_again_while_the_background_puts_it) { expect_on_host(2, "started_again"); }
 TEST(Mpis, a_buffer_is_the_programs_again_behind_the_wait) { expect_on_host(2, "overwritten"); }
 TEST(Mpis, a_send_that_waits_for_credit_uses_no_core) { expect_on_host(2, "idle_without_credit"); }
 TEST(Mpis, a_collective_that_waits_for_a_rank_uses_no_core) { expect_on_host(2, "idle_collective"); }
+TEST(Mpis, what_streams_wait_for_at_once_is_looked_at_seldom) { expect_on_host(1, "waited_for_at_once"); }
 TEST(Mpis, a_collective_that_fails_in_the_background_tells_its_wait_why) {
   for (const char* const stream : {"own", "host"}) {
     const Ended ended = run_ranks(2, "refused_in_background", std::string("MPIS_TEST_STREAM=") + stream);
@@ -128,10 +130,15 @@ TEST(Mpis, what_is_not_freed_ends_with_mpi) {
 }
 
 TEST(Mpis, waits_end_when_a_peer_dies) {
-  for (const char* const name : {"killed", "killed_early", "killed_without_credit"}) {
+  for (const char* const name : {"killed", "killed_early", "killed_without_credit", "killed_before_barrier"}) {
     const Ended ended = run_ranks(2, name, "", true);
     EXPECT_NE(ended.output.find("the peer is lost"), std::string::npos) << name << ": " << ended.output;
   }
+}
+
+TEST(Mpis, waits_end_when_a_peer_dies_during_a_put_in_the_background) {
+  const Ended ended = run_ranks(2, "killed_in_put", "SLUICE_TIMEOUT=1h MPIS_TEST_MAPPED=1", true);
+  EXPECT_NE(ended.output.find("the peer is lost"), std::string::npos) << ended.output;
 }
 
 TEST(Mpis, waits_end_when_a_peer_dies_at_any_instant) {
@@ -148,6 +155,8 @@ TEST(Mpis, works_over_networks) {
 #endif
   expect_passed(2, "ping_pong doubles ready sends_first types together answered",
                 "MPIS_TEST_STREAM=host SLUICE_BACKENDS=ofi:tcp");
+  const Ended ended = run_ranks(2, "killed_in_put", "SLUICE_TIMEOUT=1h SLUICE_BACKENDS=ofi:tcp", true);
+  EXPECT_NE(ended.output.find("the peer is lost"), std::string::npos) << ended.output;
 }
 
 /// Prints the cost of a step of run_steps, which this process steps in a child.

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs in MPICH's words, with the host ahead of its stream.
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <fstream>
 
 #include "tests/mpix/mpich_comm.hpp"
 #include "tests/mpix/programs.hpp"
@@ -120,6 +123,35 @@ void run_mpich_allreduce() {
                "bits of a double");
   expect_equal(MPIX_Allreduce_enqueue(MPI_IN_PLACE, &value, 0, MPI_DOUBLE, MPI_SUM, order.comm), MPI_SUCCESS,
                "an allreduce of nothing");
+}
+
+/// Communicators of one stream that come and go leave no buffers behind.
+void run_mpich_freed() {
+  constexpr int kFreedInts = 1 << 20;
+  constexpr int kRounds = 16;
+  constexpr long kMostGrowth = 32L << 20;
+  const auto resident = [] {
+    long pages = 0;
+    std::ifstream("/proc/self/statm") >> pages >> pages;
+    return pages * sysconf(_SC_PAGESIZE);
+  };
+  const std::vector<int> from(kFreedInts, 1);
+  std::vector<int> to = poisoned(kFreedInts);
+  long after_some = 0;
+  StreamComm order;
+  for (int round = 0; round < kRounds; ++round) {
+    MPI_Comm comm = MPI_COMM_NULL;
+    MPIX_Stream_comm_create(MPI_COMM_WORLD, order.handle, &comm);
+    to.back() = -7;
+    const int code = MPIX_Allreduce_enqueue(from.data(), to.data(), kFreedInts, MPI_INT, MPI_SUM, comm);
+    expect_equal(code, MPI_SUCCESS, "an allreduce on a communicator that is freed");
+    order.wait();
+    expect_equal(to.back(), world_size(), "an allreduce on a communicator that is freed");
+    MPI_Comm_free(&comm);
+    if (round == 2) after_some = resident();
+  }
+  const long grown = resident() - after_some;
+  expect(grown < kMostGrowth, "communicators that were freed leave " + std::to_string(grown) + " bytes");
 }
 
 /// Duplicates keep the stream, and have messages of their own; a rank may have no stream.

@@ -35,6 +35,7 @@ int run_mpix_programs(int argc, char** argv, int first) {
       {"m_halo", run_mpich_halo},
       {"m_meanwhile", run_mpich_meanwhile},
       {"m_allreduce", run_mpich_allreduce},
+      {"m_freed", run_mpich_freed},
       {"m_communicators", run_mpich_communicators},
       {"m_statuses", run_mpich_statuses},
       {"m_places", run_mpich_places},

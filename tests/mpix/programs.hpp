@@ -37,6 +37,7 @@ void run_mpich_pair();
 void run_mpich_halo();
 void run_mpich_meanwhile();
 void run_mpich_allreduce();
+void run_mpich_freed();
 void run_mpich_communicators();
 void run_mpich_statuses();
 // mpich_places.cpp

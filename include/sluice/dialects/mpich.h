@@ -87,7 +87,8 @@ int MPIX_Waitall_enqueue(int count, MPI_Request array_of_requests[], MPI_Status*
 /// one count, datatype and operation blocks the host until rank 0 has called it, too. `sendbuf` may be MPI_IN_PLACE.
 /// The datatype and the operation are predefined. Sums, products, minima, maxima and bitwise operations on integers and
 /// floating-point numbers of 32 and 64 bits, and MPI_MINLOC and MPI_MAXLOC on C's pairs, run at any thread level,
-/// others with MPI_THREAD_MULTIPLE. Each first call keeps two buffers of its size to MPI_Finalize. If an allreduce
+/// others with MPI_THREAD_MULTIPLE. Each first call keeps two buffers of its size to MPI_Finalize, or, once the
+/// communicator is freed and its allreduces are complete, to a later first call on another one. If an allreduce
 /// fails, as a message does, later ones of its communicator, count, datatype and operation fail, too, at all ranks.
 /// @return also MPI_ERR_OP; MPI_ERR_UNSUPPORTED_OPERATION for others
 int MPIX_Allreduce_enqueue(const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
