@@ -169,7 +169,7 @@ void CollectiveWindow::close(std::optional<Timeout> timeout) { in().close(timeou
 
 Target& CollectiveWindow::target(Rank rank) {
   in().check_open();
-  if (Target* const open = in().links.peers.open_memory(rank)) return *open;
+  if (Target* const known = in().links.peers.known_memory(rank)) return *known;
   Limit limit(in().group.context.connect_timeout());
   return in().links.peers.memory(rank, limit);
 }

@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "base/limit.hpp"
+#include "rma/by_rank.hpp"
 #include "rma/group.hpp"
 #include "rma/patience.hpp"
 #include "rma/peers.hpp"
@@ -36,8 +36,8 @@ struct Links {
   Peers peers;
   Scope posts;
   // With ranks that this one has met, by a post.
-  std::unordered_map<Rank, Signals> origins;
-  std::unordered_map<Rank, Signals> targets;
+  ByRank<Signals> origins;
+  ByRank<Signals> targets;
 };
 
 /// A `Call` of Epochs: one call of the program, which lasts no longer than its limit.
@@ -70,11 +70,11 @@ class HostCall {
   bool take_post(Rank target) {
     return if_met(links_.targets, target, [this](Signals& with) { take(with, "a target has not called post"); });
   }
-  void met_origin(Rank origin) { links_.origins.insert_or_assign(origin, open(origin, kPost, kComplete)); }
-  void met_target(Rank target) { links_.targets.insert_or_assign(target, open(target, kComplete, kPost)); }
-  void signal_complete(Rank target) { links_.targets.at(target).signal(limit_); }
-  void take_complete(Rank origin) { take(links_.origins.at(origin), "an origin has not called complete"); }
-  bool take_complete_now(Rank origin) { return links_.origins.at(origin).take_now(); }
+  void met_origin(Rank origin) { links_.origins.set(origin, open(origin, kPost, kComplete)); }
+  void met_target(Rank target) { links_.targets.set(target, open(target, kComplete, kPost)); }
+  void signal_complete(Rank target) { links_.targets.find(target)->signal(limit_); }
+  void take_complete(Rank origin) { take(*links_.origins.find(origin), "an origin has not called complete"); }
+  bool take_complete_now(Rank origin) { return links_.origins.find(origin)->take_now(); }
 
   [[noreturn]] void misuse(const std::string& what, Rank rank = -1) const {
     throw links_.group.error(Code::misuse, what, rank);
@@ -86,9 +86,9 @@ class HostCall {
   Signals open(Rank rank, Tag out, Tag in) { return Signals::open(links_.posts, links_.group, rank, out, rank, in); }
   void take(Signals& from, const char* what) { from.take(links_.group, limit_, &links_.patrol, what); }
   static bool if_met(auto& all, Rank rank, auto work) {
-    const auto met = all.find(rank);
-    if (met != all.end()) work(met->second);
-    return met != all.end();
+    Signals* const met = all.find(rank);
+    if (met != nullptr) work(*met);
+    return met != nullptr;
   }
 
   Links& links_;

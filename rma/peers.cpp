@@ -2,7 +2,6 @@
 #include "rma/peers.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 
 #include "rma/patience.hpp"
@@ -15,20 +14,16 @@ void Peers::check_rank(Rank rank) const {
                      "there is no rank " + std::to_string(rank) + " among the " + std::to_string(group_.size), rank);
 }
 
-Peers::Peer& Peers::peer(Rank rank) {
-  auto& [found, peer] = found_[static_cast<std::size_t>(rank) % found_.size()];
-  if (found != rank || peer == nullptr) {
-    peer = &peers_[rank];
-    found = rank;
-  }
-  return *peer;
+void Peers::reach_words(Peer& peer, Rank rank, base::Limit& limit) {
+  if (peer.words.peer() < 0) peer.words = group_.words_of(rank);
+  if (!peer.words.connected()) in_steps(limit, [&](Timeout step) { peer.words.wait_connected(step); });
+  peer.has_words = true;
 }
 
 Target& Peers::words(Rank rank, base::Limit& limit) {
-  Target& words = peer(rank).words;
-  if (words.peer() < 0) words = group_.words_of(rank);
-  if (!words.connected()) in_steps(limit, [&](Timeout step) { words.wait_connected(step); });
-  return words;
+  Peer& peer = peers_[rank];
+  if (!peer.has_words) reach_words(peer, rank, limit);
+  return peer.words;
 }
 
 std::uint64_t Peers::add(Rank rank, std::size_t offset, std::uint64_t value, base::Limit& limit) {
@@ -46,7 +41,7 @@ void Peers::subtract(Rank rank, std::size_t offset, std::uint64_t lock, base::Li
 /// The page of the peer has a handle of its memory, which may be a block of no bytes.
 Target& Peers::memory(Rank rank, base::Limit& limit) {
   check_rank(rank);
-  Peer& peer = this->peer(rank);
+  Peer& peer = peers_[rank];
   if (peer.memory.peer() < 0) {
     Target& words = this->words(rank, limit);
     const Slice copy = own_.slice(at::kCopy, sizeof(WindowHandle));
@@ -55,26 +50,22 @@ Target& Peers::memory(Rank rank, base::Limit& limit) {
     peer.memory = Context(group_.context).target(std::span<const std::byte>(copy.data(), copy.bytes()));
   }
   if (!peer.memory.connected()) in_steps(limit, [&](Timeout step) { peer.memory.wait_connected(step); });
-  peer.ready = true;
+  peer.has_memory = true;
   return peer.memory;
 }
 
-Target* Peers::open_memory(Rank rank) {
-  const auto& [found, peer] = found_[static_cast<std::size_t>(rank) % found_.size()];
-  return found == rank && peer != nullptr && peer->ready && peer->memory.connected() ? &peer->memory : nullptr;
+Target* Peers::known_memory(Rank rank) {
+  Peer* const known = peers_.find(rank);
+  return known != nullptr && known->has_memory && known->memory.connected() ? &known->memory : nullptr;
 }
 
 void Peers::flush(Peer& peer, base::Limit& limit) {
-  if (peer.memory.peer() < 0) return;
-  const std::uint64_t enqueued = peer.memory.epoch();
-  if (peer.flushed == enqueued) return;
-  in_steps(limit, [&](Timeout step) { peer.memory.drain(step); });
-  peer.flushed = enqueued;
+  if (peer.has_memory) in_steps(limit, [&](Timeout step) { peer.memory.drain(step); });
 }
 
 void Peers::flush(Rank rank, base::Limit& limit) {
   check_rank(rank);
-  if (const auto found = peers_.find(rank); found != peers_.end()) flush(found->second, limit);
+  if (Peer* const known = peers_.find(rank)) flush(*known, limit);
 }
 
 void Peers::flush_all(base::Limit& limit) {
@@ -82,8 +73,8 @@ void Peers::flush_all(base::Limit& limit) {
 }
 
 void Peers::check_alive(Rank rank) {
-  const auto found = peers_.find(rank);
-  if (found != peers_.end() && found->second.words.peer() >= 0) static_cast<void>(found->second.words.connected());
+  Peer* const known = peers_.find(rank);
+  if (known != nullptr && known->words.peer() >= 0) static_cast<void>(known->words.connected());
 }
 
 void Peers::close(base::Limit& limit) {

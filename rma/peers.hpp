@@ -4,14 +4,12 @@
 
 #include <sluice/window.hpp>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "base/limit.hpp"
+#include "rma/by_rank.hpp"
 #include "rma/group.hpp"
 #include "rma/words.hpp"
 
@@ -34,8 +32,8 @@ class Peers {
   void subtract(Rank rank, std::size_t offset, std::uint64_t lock, base::Limit& limit);
   /// The memory of a peer.
   Target& memory(Rank rank, base::Limit& limit);
-  /// The memory of a peer, which is open; null: `memory` has to open it. @throws Error the loss of the peer
-  Target* open_memory(Rank rank);
+  /// The memory of a peer, if it was reached before; else null. @throws Error the loss of the peer
+  Target* known_memory(Rank rank);
 
   /// Completes the accesses to the memory of a peer, or of all. Costs nothing where there are none.
   void flush(Rank rank, base::Limit& limit);
@@ -51,17 +49,16 @@ class Peers {
   struct Peer {
     Target words;
     Target memory;
-    bool ready = false;         ///< the memory was reached
-    std::uint64_t flushed = 0;  ///< accesses to the memory that have completed
+    bool has_words = false;  ///< the words were reached
+    bool has_memory = false;
   };
   static void flush(Peer& peer, base::Limit& limit);
-  Peer& peer(Rank rank);
+  void reach_words(Peer& peer, Rank rank, base::Limit& limit);
 
   const Group& group_;
   Words own_;
   const bool by_processors_;
-  std::unordered_map<Rank, Peer> peers_;
-  std::array<std::pair<Rank, Peer*>, 4> found_{};  ///< lately, by rank; null: none
+  ByRank<Peer> peers_;
 };
 
 }  // namespace sluice::rma

@@ -224,8 +224,9 @@ class ChannelEnd : public EndInfo,
   /// Checks that the stream is of the kind that this channel is used with. Verbs call it by `Use`.
   [[gnu::cold]] void bind_slowly(Stream stream);
   /// Host forms are for channels that are open and not in a committed plan.
+  bool is_free() const noexcept { return bound_ > kPlanned; }
   void check_free() {
-    if (bound_ <= kPlanned) refuse_bound();
+    if (!is_free()) refuse_bound();
   }
   /// Waits of this end last as long as they must. Before its first use.
   void wait_without_limit() noexcept { unlimited_ = true; }

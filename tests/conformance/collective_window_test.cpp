@@ -116,6 +116,21 @@ TEST_P(Fences, let_no_rank_pass_before_all_have_come) {
   });
 }
 
+/// Signals are channels whose credits go back together.
+TEST_P(Fences, may_outnumber_the_credits_of_their_signals) {
+  run_peers(peers(), [](Context& context) {
+    constexpr std::uint64_t kCredits = 64;
+    constexpr std::size_t kCome = 10;  // on the board
+    WindowPart part(context, GetParam(), 64, 64);
+    const auto ranks = static_cast<std::uint64_t>(context.size());
+    for (std::uint64_t round = 1; round <= 2 * kCredits + 1; ++round) {
+      board().word(kCome).fetch_add(1);
+      part.window.fence();
+      ASSERT_GE(board().word(kCome).load(), round * ranks);
+    }
+  });
+}
+
 TEST_P(Fences, that_run_out_of_time_go_on_when_called_again) {
   run_peers(peers(), [](Context& context) {
     constexpr std::size_t kHasTried = 10;  // on the board

@@ -258,6 +258,52 @@ TEST(Instructions, of_put_wait_and_release_grow_no_more) {
   EXPECT_LE((twice.instructions - once.instructions) / kRounds, kMost);
 }
 
+/// The instructions of one call of `use(window, target)`, by a rank with a window of its own.
+template <class Use>
+std::uint64_t instructions_of_epoch(Use use) {
+  constexpr int kRounds = 20;
+  const Case one{.ground = {"threads", "threads"}};
+  const auto rounds = [&](int count) {
+    return count_system_calls([&] {
+      return run_alone(one, [&](Context& context) {
+        const Memory memory = context.allocate(64);
+        CollectiveWindow window(context, "cost", memory.all());
+        Target& target = window.target(0);
+        for (int i = 0; i < 100; ++i) use(window, target);
+        begin_stepping();
+        for (int i = 0; i < count; ++i) use(window, target);
+        end_stepping();
+      });
+    });
+  };
+  const SystemCalls once = rounds(kRounds);
+  const SystemCalls twice = rounds(2 * kRounds);
+  if (!once.why_not.empty()) return 0;
+  EXPECT_EQ(twice.exit_code, 0);
+  EXPECT_GT(once.instructions, 20U * kRounds) << "not stepped";
+  return (twice.instructions - once.instructions) / kRounds;
+}
+
+/// An epoch of locks is a few atomics and a store, and little else.
+TEST(Instructions, of_locks_and_flushes_grow_no_more) {
+  using Lock = CollectiveWindow::Lock;
+  const auto lock = [](Lock kind) {
+    return [kind](CollectiveWindow& window, Target&) {
+      window.lock(0, kind);
+      window.unlock(0);
+    };
+  };
+  std::printf("shared %llu exclusive %llu flush %llu flush of target %llu add %llu\n",
+  (unsigned long long)instructions_of_epoch(lock(Lock::shared)),
+  (unsigned long long)instructions_of_epoch(lock(Lock::exclusive)),
+  (unsigned long long)instructions_of_epoch([](CollectiveWindow& window, Target&) { window.flush(0); }),
+  (unsigned long long)instructions_of_epoch([](CollectiveWindow&, Target& target) { target.flush({}); }),
+  (unsigned long long)instructions_of_epoch([](CollectiveWindow&, Target& target) { (void)target.fetch_add(0, 1); }));
+  const std::vector<Rank> self{0};
+  std::printf("posts %llu\n", (unsigned long long)instructions_of_epoch([&](CollectiveWindow& window, Target&) {
+    window.post(self); window.start(self); window.complete(); window.wait(); }));
+}
+
 constexpr int kLooks = 4;
 
 /// The instructions of `kLooks` looks at a channel of a rank to itself over `tcp`, each a turn of the engine. Beside it
