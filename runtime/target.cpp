@@ -251,11 +251,10 @@ std::string TargetCore::state() const {
 
 void TargetCore::check_range(std::uint64_t offset, std::uint64_t bytes) const {
   if (!connected() && !block_) return;
-  const std::uint64_t all = this->bytes();
-  if (offset <= all && bytes <= all - offset) return;
+  if (has(offset, bytes)) return;
   throw error(Code::bad_argument, epoch() + 1,
               std::to_string(bytes) + " bytes at offset " + std::to_string(offset) + " do not lie inside the " +
-                  std::to_string(all) + " that it reaches");
+                  std::to_string(this->bytes()) + " that it reaches");
 }
 
 void TargetCore::check_counter(std::uint32_t counter) const {
@@ -368,7 +367,7 @@ void TargetCore::ran(device::Lane lane) noexcept {
 
 /// The epoch first: closing waits for it, or it finds the window closed.
 template <class Work>
-void TargetCore::carry_out_now(Work work) {
+[[gnu::always_inline]] inline void TargetCore::carry_out_now(Work work) {
   const std::uint64_t epoch = begin();
   if (shut()) [[unlikely]] {
     backends::fail_shut(*this);
@@ -386,21 +385,21 @@ void TargetCore::carry_out_now(Work work) {
   return before;
 }
 
-void TargetCore::move(Stream stream, Kind kind, const Slice& local, std::uint64_t offset, Notify notify) {
-  const std::uint32_t counter = notify.tagged ? kNone : notify.number;
-  check_range(offset, local.bytes());
-  if (backends::MappedAccess* const now = stores_now(stream); now != nullptr && !notify.tagged) {
-    if (of_host(local)) [[likely]] {
-      return carry_out_now([&] {
-        if (kind == Kind::get) {
-          now->get_now(in_window(offset), local.data(), local.bytes());
-        } else {
-          now->put_now(in_window(offset), local.data(), local.bytes());
-        }
-        now->count_now(counter);
-      });
+[[gnu::always_inline]] inline void TargetCore::move_now(Kind kind, const Slice& local, std::uint64_t offset,
+                                                        std::uint32_t counter) {
+  carry_out_now([&] {
+    if (kind == Kind::get) {
+      stores_->get_now(in_window(offset), local.data(), local.bytes());
+    } else {
+      stores_->put_now(in_window(offset), local.data(), local.bytes());
     }
-  }
+    stores_->count_now(counter);
+  });
+}
+
+void TargetCore::move(Stream stream, Kind kind, const Slice& local, std::uint64_t offset, Notify notify) {
+  if (!notify.tagged && moves_now(stream, local, offset)) return move_now(kind, local, offset, notify.number);
+  check_range(offset, local.bytes());
   enqueue_move(stream, kind, local, offset, notify);
 }
 
@@ -676,23 +675,22 @@ std::vector<Extent> strided(std::size_t count, std::size_t bytes, std::size_t he
 
 namespace {
 
+// What follows is inlined: passing a stream, or what a lambda holds, by way of memory takes longer than an access.
+
 /// The target, bound to the stream.
-TargetCore& on(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream) {
-  auto& core = static_cast<TargetCore&>(not_empty(end));
-  if (core.bound_to(stream)) [[likely]]
-    return core;
+[[gnu::noinline]] TargetCore& bound(TargetCore& core, Stream stream) {
   core.bind_slowly(stream);
   if (device::of_gpu(stream)) core.check_fired_by_stream();
   return core;
 }
+[[gnu::always_inline]] inline TargetCore& on(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream) {
+  auto& core = static_cast<TargetCore&>(not_empty(end));
+  return core.bound_to(stream) ? core : bound(core, stream);
+}
 
-/// The target of these bytes, bound to the stream: the window's, or that of an attached piece, in which `offset` then
-/// counts.
-TargetCore& reaching(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, std::size_t& offset,
-                     std::size_t bytes) {
-  TargetCore& whole = on(end, stream);
-  if (whole.reaches(offset, bytes)) [[likely]]
-    return whole;
+/// The target of an attached piece, in which `offset` then counts.
+[[gnu::noinline]] TargetCore& piece_reaching(TargetCore& whole, Stream stream, std::size_t& offset,
+                                             std::size_t bytes) {
   const std::size_t in_window = offset;
   TargetCore& piece = on(whole.reach_piece(offset), stream);
   if (piece.reaches(offset, bytes)) [[likely]]
@@ -701,6 +699,19 @@ TargetCore& reaching(const std::shared_ptr<runtime::ChannelEnd>& end, Stream str
                     std::to_string(bytes) + " bytes at offset " + std::to_string(in_window) +
                         " do not lie inside the piece of " + std::to_string(piece.bytes()) +
                         " bytes that is attached at offset " + std::to_string(in_window - offset));
+}
+
+/// The target of these bytes, bound to the stream: the window's, or that of an attached piece, in which `offset` then
+/// counts.
+[[gnu::always_inline]] inline TargetCore& reaching(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream,
+                                                   std::size_t& offset, std::size_t bytes) {
+  TargetCore& whole = on(end, stream);
+  if (whole.reaches(offset, bytes)) [[likely]]
+    return whole;
+  std::size_t in_piece = offset;
+  TargetCore& piece = piece_reaching(whole, stream, in_piece, bytes);
+  offset = in_piece;
+  return piece;
 }
 
 /// Like `reaching`, for an access that raises `counter`.
@@ -741,12 +752,11 @@ void move_all(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, Ki
   for (auto& [at, part] : all) on(at, stream).move(stream, kind, local, {&part, 1});
 }
 
-/// Moves the bytes of a slice.
-void move_one(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, Kind kind, const Slice& local,
-              std::size_t offset) {
+/// Moves the bytes of a slice, which may lie in several pieces.
+[[gnu::noinline]] void move_slowly(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, Kind kind,
+                                   const Slice& local, std::size_t offset) {
   TargetCore& whole = on(end, stream);
-  if (whole.reaches(offset, local.bytes())) [[likely]]
-    return whole.move(stream, kind, local, offset);
+  if (whole.reaches(offset, local.bytes())) return whole.move(stream, kind, local, offset);
   if (!whole.reaches(offset, 1)) {
     std::size_t in_piece = offset;
     TargetCore& piece = on(whole.reach_piece(in_piece), stream);
@@ -755,6 +765,15 @@ void move_one(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, Ki
   }
   const Extent all{0, offset, local.bytes()};
   move_all(end, stream, kind, local, {&all, 1});
+}
+
+/// Moves the bytes of a slice.
+[[gnu::always_inline]] inline void move_one(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, Kind kind,
+                                            const Slice& local, std::size_t offset) {
+  TargetCore& whole = on(end, stream);
+  if (whole.moves_now(stream, local, offset)) [[likely]]
+    return whole.move_now(kind, local, offset);
+  move_slowly(end, stream, kind, local, offset);
 }
 
 TargetCore& target(const std::shared_ptr<runtime::ChannelEnd>& end) {

@@ -47,11 +47,17 @@ class TargetCore final : public ChannelEnd {
   /// Enqueues an atomic on the word at `offset`.
   void change(Stream stream, Kind kind, std::uint64_t offset, std::uint64_t operand, std::uint64_t compare,
               const Slice& old);
-  // Atomics of the processor, in program order: nothing is enqueued, and no check is left but those of `changes_now`.
+  // Accesses by the calling thread, in program order, to memory of the host that is mapped here. Nothing is enqueued,
+  // and no check is left but those of `moves_now` and `changes_now`.
+  bool moves_now(Stream stream, const Slice& local, std::uint64_t offset) const noexcept {
+    return stream.kind() == Stream::Kind::program_order && stores_ != nullptr && of_host(local) &&
+           has(offset, local.bytes());
+  }
+  void move_now(Kind kind, const Slice& local, std::uint64_t offset, std::uint32_t counter = kNone);
   bool changes_now(Stream stream, std::uint64_t offset) const noexcept {
     constexpr std::size_t kWord = sizeof(std::uint64_t);
-    return stream.kind() == Stream::Kind::program_order && words_ != nullptr && bytes() >= kWord &&
-           offset <= bytes() - kWord && in_window(offset) % kWord == 0;
+    return stream.kind() == Stream::Kind::program_order && words_ != nullptr && has(offset, kWord) &&
+           in_window(offset) % kWord == 0;
   }
   /// Returns the old value.
   std::uint64_t change_now(Kind kind, std::uint64_t offset, std::uint64_t operand, std::uint64_t compare);
@@ -127,14 +133,14 @@ class TargetCore final : public ChannelEnd {
   }
   /// The owner has detached the piece, and what was enqueued before has completed.
   bool is_left() const noexcept { return shut() && !failed() && passed(); }
+  /// Once connected.
+  bool has(std::uint64_t offset, std::uint64_t size) const noexcept {
+    return offset <= bytes() && size <= bytes() - offset;
+  }
   void check_range(std::uint64_t offset, std::uint64_t bytes) const;
   void check_aligned(std::uint64_t offset, std::size_t size) const;
   void enqueue_change(Stream stream, Kind kind, std::uint64_t offset, std::uint64_t operand, std::uint64_t compare,
                       std::byte* old);
-  /// Not null: the calling thread is the stream, so that an access needs no request.
-  backends::MappedAccess* stores_now(Stream stream) const noexcept {
-    return stream.kind() == Stream::Kind::program_order ? stores_ : nullptr;
-  }
   std::uint64_t in_window(std::uint64_t offset) const noexcept { return offset + (block_ ? block_->offset : 0); }
   /// Calls `work()`, unless the peer has closed the window.
   template <class Work>
