@@ -47,8 +47,12 @@ class HostCall {
 
   void reach(Rank rank) { static_cast<void>(links_.peers.words(rank, limit_)); }
   /// After an error the word may yet change, before the changes that later calls make.
-  std::uint64_t add(Rank rank, std::size_t offset, std::uint64_t value);
-  void subtract_later(Rank rank, std::size_t offset, std::uint64_t lock);
+  std::uint64_t add(Rank rank, std::size_t offset, std::uint64_t value) {
+    return links_.peers.add(rank, offset, value, limit_);
+  }
+  void subtract_later(Rank rank, std::size_t offset, std::uint64_t lock) {
+    links_.peers.subtract(rank, offset, lock, limit_);
+  }
   void compare_swap(std::span<Mark> marks, std::uint64_t value, auto made);
   std::atomic_ref<std::uint64_t> own(std::size_t offset) const { return links_.own.word(offset); }
 

@@ -4,12 +4,9 @@
 #include <algorithm>
 #include <string>
 
-#include "rma/patience.hpp"
-
 namespace sluice::rma {
 
-void Peers::check_rank(Rank rank) const {
-  if (rank >= 0 && rank < group_.size) return;
+void Peers::refuse(Rank rank) const {
   throw group_.error(Code::bad_argument,
                      "there is no rank " + std::to_string(rank) + " among the " + std::to_string(group_.size), rank);
 }
@@ -20,22 +17,11 @@ void Peers::reach_words(Peer& peer, Rank rank, base::Limit& limit) {
   peer.has_words = true;
 }
 
-Target& Peers::words(Rank rank, base::Limit& limit) {
-  Peer& peer = peers_[rank];
-  if (!peer.has_words) reach_words(peer, rank, limit);
-  return peer.words;
-}
-
-std::uint64_t Peers::add(Rank rank, std::size_t offset, std::uint64_t value, base::Limit& limit) {
-  return words(rank, limit).fetch_add(offset, value, limit.left());
-}
-
 /// A processor changes the word in one instruction, so the call that returns the old value does not wait for others.
 void Peers::subtract(Rank rank, std::size_t offset, std::uint64_t lock, base::Limit& limit) {
-  Target& words = this->words(rank, limit);
-  if (by_processors_) return static_cast<void>(words.fetch_add(offset, 0 - lock, limit.left()));
+  if (by_processors_) return static_cast<void>(add(rank, offset, 0 - lock, limit));
   const Slice minus = own_.slice(lock == kShared ? at::kMinusShared : at::kMinusExclusive, kWord);
-  words.accumulate({}, Op::sum, Number::uint64, minus, offset);
+  words(rank, limit).accumulate({}, Op::sum, Number::uint64, minus, offset);
 }
 
 /// The page of the peer has a handle of its memory, which may be a block of no bytes.
@@ -57,15 +43,6 @@ Target& Peers::memory(Rank rank, base::Limit& limit) {
 Target* Peers::known_memory(Rank rank) {
   Peer* const known = peers_.find(rank);
   return known != nullptr && known->has_memory && known->memory.connected() ? &known->memory : nullptr;
-}
-
-void Peers::flush(Peer& peer, base::Limit& limit) {
-  if (peer.has_memory) in_steps(limit, [&](Timeout step) { peer.memory.drain(step); });
-}
-
-void Peers::flush(Rank rank, base::Limit& limit) {
-  check_rank(rank);
-  if (Peer* const known = peers_.find(rank)) flush(*known, limit);
 }
 
 void Peers::flush_all(base::Limit& limit) {

@@ -392,7 +392,7 @@ class ChannelEnd : public EndInfo,
   bool landed(std::uint64_t epoch) const noexcept;
 
   /// Takes the numbers of the next `count` epochs, unless one of them is refused. Returns the last.
-  std::uint64_t begin(std::uint64_t count = 1) {
+  [[gnu::always_inline]] std::uint64_t begin(std::uint64_t count = 1) {
     const std::uint64_t epoch = epochs_.by_host() + count;
     // Before the engine takes it for enqueued.
     if (epoch > limit_.load(std::memory_order_acquire)) refuse(epoch);

@@ -803,7 +803,7 @@ constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
 /// An atomic in program order. Returns the old value.
 [[gnu::always_inline]] inline std::uint64_t change(const std::shared_ptr<runtime::ChannelEnd>& end, Kind kind,
                                                    std::size_t offset, std::uint64_t operand, std::uint64_t compare,
-                                                   std::optional<Timeout> timeout) {
+                                                   const std::optional<Timeout>& timeout) {
   TargetCore& core = reaching(end, {}, offset, kWordBytes);
   if (core.changes_now({}, offset)) [[likely]]
     return core.change_now(kind, offset, operand, compare);
