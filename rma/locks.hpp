@@ -21,16 +21,14 @@ class Locks {
 
   bool any() const noexcept { return all_ || !held_.empty(); }
   bool all() const noexcept { return all_; }
-  bool holds(Rank rank) const {
-    const auto place = place_of(rank);
-    return place != held_.end() && place->rank == rank;
-  }
+  bool holds(Rank rank) const { return is_of(place_of(rank), rank); }
 
   /// `counted`: false: the program knows that no rank has a lock which this one excludes, so no word is changed.
   void lock(auto& call, Rank rank, Kind kind, bool counted) {
     if (all_) call.misuse("lock inside an epoch of lock_all", rank);
-    if (holds(rank)) call.misuse("locked already", rank);
-    held_.insert(place_of(rank), {rank, kind, counted});
+    const auto place = place_of(rank);
+    if (is_of(place, rank)) call.misuse("locked already", rank);
+    held_.insert(place, {rank, kind, counted});
     try {
       if (counted) count(call, rank, kind);
     } catch (...) {
@@ -40,9 +38,9 @@ class Locks {
   }
 
   void unlock(auto& call, Rank rank) {
-    if (!holds(rank)) call.misuse("unlock of what is not locked", rank);
-    call.flush(rank);
     const auto held = place_of(rank);
+    if (!is_of(held, rank)) call.misuse("unlock of what is not locked", rank);
+    call.flush(rank);
     const bool shared = held->kind == Kind::shared;
     if (held->counted) call.subtract_later(rank, at::kLock, shared ? kShared : kExclusive);
     if (held->counted && !shared) call.subtract_later(kMaster, at::kAllLocks, kExclusive);
@@ -76,6 +74,7 @@ class Locks {
   using All = std::vector<Held>;
   /// Where the rank is, or would be.
   All::const_iterator place_of(Rank rank) const { return std::ranges::lower_bound(held_, rank, {}, &Held::rank); }
+  bool is_of(All::const_iterator place, Rank rank) const { return place != held_.end() && place->rank == rank; }
 
   enum class WhileItWaits : bool { stays, steps_back };
   static constexpr Rank kMaster = 0;

@@ -387,7 +387,7 @@ template <class Work>
 
 [[gnu::always_inline]] inline void TargetCore::move_now(Kind kind, const Slice& local, std::uint64_t offset,
                                                         std::uint32_t counter) {
-  carry_out_now([&] {
+  carry_out_now([&]() __attribute__((always_inline)) {
     if (kind == Kind::get) {
       stores_->get_now(in_window(offset), local.data(), local.bytes());
     } else {
