@@ -689,8 +689,7 @@ namespace {
 }
 
 /// The target of an attached piece, in which `offset` then counts.
-[[gnu::noinline]] TargetCore& piece_reaching(TargetCore& whole, Stream stream, std::size_t& offset,
-                                             std::size_t bytes) {
+[[gnu::noinline]] TargetCore& piece_reaching(TargetCore& whole, Stream stream, std::size_t& offset, std::size_t bytes) {
   const std::size_t in_window = offset;
   TargetCore& piece = on(whole.reach_piece(offset), stream);
   if (piece.reaches(offset, bytes)) [[likely]]

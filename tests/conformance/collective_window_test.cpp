@@ -332,8 +332,10 @@ TEST_P(WindowLocks, exclude_each_other) {
 TEST_P(WindowLocks, that_are_shared_admit_all_at_once) {
   run_peers(peers(), [](Context& context) {
     WindowPart part(context, GetParam(), 64, 64);
+    std::vector<Rank> order = all_ranks(context);
     for (std::uint64_t round = 1; round <= 3; ++round) {
-      for (const Rank at : all_ranks(context)) part.window.lock(at, Lock::shared);
+      std::ranges::reverse(order);
+      for (const Rank at : order) part.window.lock(at, Lock::shared);
       board().meet(context);  // all ranks have locked all
       expect_code(Code::misuse, [&] { part.window.lock(0, Lock::shared); });
       for (const Rank at : all_ranks(context)) part.window.unlock(at);
