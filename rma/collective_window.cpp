@@ -40,7 +40,10 @@ class CollectiveWindow::Impl {
   void leave() noexcept;
   void close(std::optional<Timeout> timeout);
   /// @throws Error{Code::misuse} if the window is closed
-  void check_open() const;
+  void check_open() const {
+    if (closing_) [[unlikely]]
+      throw group.error(Code::misuse, "the window is closed");
+  }
   /// @throws Error{Code::bad_argument} unless all are ranks of the window, and differ
   void check_group(std::span<const Rank> ranks) const;
   /// Makes a call of the epochs, and notes whether peers are lost.
@@ -81,10 +84,6 @@ CollectiveWindow::Impl::Impl(Context& context, std::string_view name, const Slic
   Limit limit(timeout.value_or(context.connect_timeout()));
   links.fence.connect(limit);
   links.fence.pass(limit, &links.patrol);
-}
-
-void CollectiveWindow::Impl::check_open() const {
-  if (closing_) throw group.error(Code::misuse, "the window is closed");
 }
 
 void CollectiveWindow::Impl::check_group(std::span<const Rank> ranks) const {
@@ -169,7 +168,7 @@ void CollectiveWindow::close(std::optional<Timeout> timeout) { in().close(timeou
 
 Target& CollectiveWindow::target(Rank rank) {
   in().check_open();
-  if (Target* const open = in().links.peers.open_memory(rank)) return *open;
+  if (Target* const known = in().links.peers.known_memory(rank)) return *known;
   Limit limit(in().group.context.connect_timeout());
   return in().links.peers.memory(rank, limit);
 }

@@ -10,12 +10,4 @@ void Links::close(base::Limit& limit) {
   fence.close(limit);
 }
 
-std::uint64_t HostCall::add(Rank rank, std::size_t offset, std::uint64_t value) {
-  return links_.peers.add(rank, offset, value, limit_);
-}
-
-void HostCall::subtract_later(Rank rank, std::size_t offset, std::uint64_t lock) {
-  links_.peers.subtract(rank, offset, lock, limit_);
-}
-
 }  // namespace sluice::rma

@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "base/limit.hpp"
+#include "rma/by_rank.hpp"
 #include "rma/group.hpp"
 #include "rma/patience.hpp"
 #include "rma/peers.hpp"
@@ -36,8 +36,8 @@ struct Links {
   Peers peers;
   Scope posts;
   // With ranks that this one has met, by a post.
-  std::unordered_map<Rank, Signals> origins;
-  std::unordered_map<Rank, Signals> targets;
+  ByRank<Signals> origins;
+  ByRank<Signals> targets;
 };
 
 /// A `Call` of Epochs: one call of the program, which lasts no longer than its limit.
@@ -47,8 +47,12 @@ class HostCall {
 
   void reach(Rank rank) { static_cast<void>(links_.peers.words(rank, limit_)); }
   /// After an error the word may yet change, before the changes that later calls make.
-  std::uint64_t add(Rank rank, std::size_t offset, std::uint64_t value);
-  void subtract_later(Rank rank, std::size_t offset, std::uint64_t lock);
+  std::uint64_t add(Rank rank, std::size_t offset, std::uint64_t value) {
+    return links_.peers.add(rank, offset, value, limit_);
+  }
+  void subtract_later(Rank rank, std::size_t offset, std::uint64_t lock) {
+    links_.peers.subtract(rank, offset, lock, limit_);
+  }
   void compare_swap(std::span<Mark> marks, std::uint64_t value, auto made);
   std::atomic_ref<std::uint64_t> own(std::size_t offset) const { return links_.own.word(offset); }
 
@@ -70,11 +74,11 @@ class HostCall {
   bool take_post(Rank target) {
     return if_met(links_.targets, target, [this](Signals& with) { take(with, "a target has not called post"); });
   }
-  void met_origin(Rank origin) { links_.origins.insert_or_assign(origin, open(origin, kPost, kComplete)); }
-  void met_target(Rank target) { links_.targets.insert_or_assign(target, open(target, kComplete, kPost)); }
-  void signal_complete(Rank target) { links_.targets.at(target).signal(limit_); }
-  void take_complete(Rank origin) { take(links_.origins.at(origin), "an origin has not called complete"); }
-  bool take_complete_now(Rank origin) { return links_.origins.at(origin).take_now(); }
+  void met_origin(Rank origin) { links_.origins.set(origin, open(origin, kPost, kComplete)); }
+  void met_target(Rank target) { links_.targets.set(target, open(target, kComplete, kPost)); }
+  void signal_complete(Rank target) { links_.targets.find(target)->signal(limit_); }
+  void take_complete(Rank origin) { take(*links_.origins.find(origin), "an origin has not called complete"); }
+  bool take_complete_now(Rank origin) { return links_.origins.find(origin)->take_now(); }
 
   [[noreturn]] void misuse(const std::string& what, Rank rank = -1) const {
     throw links_.group.error(Code::misuse, what, rank);
@@ -86,9 +90,9 @@ class HostCall {
   Signals open(Rank rank, Tag out, Tag in) { return Signals::open(links_.posts, links_.group, rank, out, rank, in); }
   void take(Signals& from, const char* what) { from.take(links_.group, limit_, &links_.patrol, what); }
   static bool if_met(auto& all, Rank rank, auto work) {
-    const auto met = all.find(rank);
-    if (met != all.end()) work(met->second);
-    return met != all.end();
+    Signals* const met = all.find(rank);
+    if (met != nullptr) work(*met);
+    return met != nullptr;
   }
 
   Links& links_;

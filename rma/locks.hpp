@@ -5,10 +5,10 @@
 
 #include <sluice/collective_window.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
-#include <utility>
+#include <vector>
 
 #include "rma/words.hpp"
 
@@ -21,29 +21,30 @@ class Locks {
 
   bool any() const noexcept { return all_ || !held_.empty(); }
   bool all() const noexcept { return all_; }
-  bool holds(Rank rank) const { return held_.contains(rank); }
+  bool holds(Rank rank) const { return is_of(place_of(rank), rank); }
 
   /// `counted`: false: the program knows that no rank has a lock which this one excludes, so no word is changed.
   void lock(auto& call, Rank rank, Kind kind, bool counted) {
     if (all_) call.misuse("lock inside an epoch of lock_all", rank);
-    if (!hold(rank, {kind, counted})) call.misuse("locked already", rank);
+    const auto place = place_of(rank);
+    if (is_of(place, rank)) call.misuse("locked already", rank);
+    held_.insert(place, {rank, kind, counted});
     try {
       if (counted) count(call, rank, kind);
     } catch (...) {
-      held_.erase(rank);
+      held_.erase(place_of(rank));  // its place then: other threads may have locked and unlocked meanwhile
       throw;
     }
   }
 
   void unlock(auto& call, Rank rank) {
-    const auto found = held_.find(rank);
-    if (found == held_.end()) call.misuse("unlock of what is not locked", rank);
+    const auto held = place_of(rank);
+    if (!is_of(held, rank)) call.misuse("unlock of what is not locked", rank);
     call.flush(rank);
-    const auto [kind, counted] = found->second;
-    const bool shared = kind == Kind::shared;
-    if (counted) call.subtract_later(rank, at::kLock, shared ? kShared : kExclusive);
-    if (counted && !shared) call.subtract_later(kMaster, at::kAllLocks, kExclusive);
-    spare_ = held_.extract(found);
+    const bool shared = held->kind == Kind::shared;
+    if (held->counted) call.subtract_later(rank, at::kLock, shared ? kShared : kExclusive);
+    if (held->counted && !shared) call.subtract_later(kMaster, at::kAllLocks, kExclusive);
+    held_.erase(held);
   }
 
   /// Steps back while it waits: exclusive locks do not.
@@ -66,20 +67,14 @@ class Locks {
 
  private:
   struct Held {
+    Rank rank;
     Kind kind;
     bool counted;
   };
-  using All = std::map<Rank, Held>;
-
-  /// False if the rank is held. A lock behind an unlock allocates nothing.
-  bool hold(Rank rank, Held what) {
-    if (spare_.empty()) return held_.try_emplace(rank, what).second;
-    spare_.key() = rank;
-    spare_.mapped() = what;
-    auto done = held_.insert(std::move(spare_));
-    spare_ = std::move(done.node);
-    return done.inserted;
-  }
+  using All = std::vector<Held>;
+  /// Where the rank is, or would be.
+  All::const_iterator place_of(Rank rank) const { return std::ranges::lower_bound(held_, rank, {}, &Held::rank); }
+  bool is_of(All::const_iterator place, Rank rank) const { return place != held_.end() && place->rank == rank; }
 
   enum class WhileItWaits : bool { stays, steps_back };
   static constexpr Rank kMaster = 0;
@@ -123,8 +118,7 @@ class Locks {
     }
   }
 
-  All held_;  // or awaited
-  All::node_type spare_;
+  All held_;  // or awaited, in the order of the ranks; programs hold few at a time
   bool all_ = false;
   bool all_counted_ = true;
 };

@@ -2,51 +2,32 @@
 #include "rma/peers.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
-
-#include "rma/patience.hpp"
 
 namespace sluice::rma {
 
-void Peers::check_rank(Rank rank) const {
-  if (rank >= 0 && rank < group_.size) return;
+void Peers::refuse(Rank rank) const {
   throw group_.error(Code::bad_argument,
                      "there is no rank " + std::to_string(rank) + " among the " + std::to_string(group_.size), rank);
 }
 
-Peers::Peer& Peers::peer(Rank rank) {
-  auto& [found, peer] = found_[static_cast<std::size_t>(rank) % found_.size()];
-  if (found != rank || peer == nullptr) {
-    peer = &peers_[rank];
-    found = rank;
-  }
-  return *peer;
-}
-
-Target& Peers::words(Rank rank, base::Limit& limit) {
-  Target& words = peer(rank).words;
-  if (words.peer() < 0) words = group_.words_of(rank);
-  if (!words.connected()) in_steps(limit, [&](Timeout step) { words.wait_connected(step); });
-  return words;
-}
-
-std::uint64_t Peers::add(Rank rank, std::size_t offset, std::uint64_t value, base::Limit& limit) {
-  return words(rank, limit).fetch_add(offset, value, limit.left());
+void Peers::reach_words(Peer& peer, Rank rank, base::Limit& limit) {
+  if (peer.words.peer() < 0) peer.words = group_.words_of(rank);
+  if (!peer.words.connected()) in_steps(limit, [&](Timeout step) { peer.words.wait_connected(step); });
+  peer.has_words = true;
 }
 
 /// A processor changes the word in one instruction, so the call that returns the old value does not wait for others.
 void Peers::subtract(Rank rank, std::size_t offset, std::uint64_t lock, base::Limit& limit) {
-  Target& words = this->words(rank, limit);
-  if (by_processors_) return static_cast<void>(words.fetch_add(offset, 0 - lock, limit.left()));
+  if (by_processors_) return static_cast<void>(add(rank, offset, 0 - lock, limit));
   const Slice minus = own_.slice(lock == kShared ? at::kMinusShared : at::kMinusExclusive, kWord);
-  words.accumulate({}, Op::sum, Number::uint64, minus, offset);
+  words(rank, limit).accumulate({}, Op::sum, Number::uint64, minus, offset);
 }
 
 /// The page of the peer has a handle of its memory, which may be a block of no bytes.
 Target& Peers::memory(Rank rank, base::Limit& limit) {
   check_rank(rank);
-  Peer& peer = this->peer(rank);
+  Peer& peer = peers_[rank];
   if (peer.memory.peer() < 0) {
     Target& words = this->words(rank, limit);
     const Slice copy = own_.slice(at::kCopy, sizeof(WindowHandle));
@@ -55,26 +36,13 @@ Target& Peers::memory(Rank rank, base::Limit& limit) {
     peer.memory = Context(group_.context).target(std::span<const std::byte>(copy.data(), copy.bytes()));
   }
   if (!peer.memory.connected()) in_steps(limit, [&](Timeout step) { peer.memory.wait_connected(step); });
-  peer.ready = true;
+  peer.has_memory = true;
   return peer.memory;
 }
 
-Target* Peers::open_memory(Rank rank) {
-  const auto& [found, peer] = found_[static_cast<std::size_t>(rank) % found_.size()];
-  return found == rank && peer != nullptr && peer->ready && peer->memory.connected() ? &peer->memory : nullptr;
-}
-
-void Peers::flush(Peer& peer, base::Limit& limit) {
-  if (peer.memory.peer() < 0) return;
-  const std::uint64_t enqueued = peer.memory.epoch();
-  if (peer.flushed == enqueued) return;
-  in_steps(limit, [&](Timeout step) { peer.memory.drain(step); });
-  peer.flushed = enqueued;
-}
-
-void Peers::flush(Rank rank, base::Limit& limit) {
-  check_rank(rank);
-  if (const auto found = peers_.find(rank); found != peers_.end()) flush(found->second, limit);
+Target* Peers::known_memory(Rank rank) {
+  Peer* const known = peers_.find(rank);
+  return known != nullptr && known->has_memory && known->memory.connected() ? &known->memory : nullptr;
 }
 
 void Peers::flush_all(base::Limit& limit) {
@@ -82,8 +50,8 @@ void Peers::flush_all(base::Limit& limit) {
 }
 
 void Peers::check_alive(Rank rank) {
-  const auto found = peers_.find(rank);
-  if (found != peers_.end() && found->second.words.peer() >= 0) static_cast<void>(found->second.words.connected());
+  Peer* const known = peers_.find(rank);
+  if (known != nullptr && known->words.peer() >= 0) static_cast<void>(known->words.connected());
 }
 
 void Peers::close(base::Limit& limit) {

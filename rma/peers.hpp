@@ -4,15 +4,14 @@
 
 #include <sluice/window.hpp>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "base/limit.hpp"
+#include "rma/by_rank.hpp"
 #include "rma/group.hpp"
+#include "rma/patience.hpp"
 #include "rma/words.hpp"
 
 namespace sluice::rma {
@@ -24,21 +23,36 @@ class Peers {
       : group_(group), own_(std::move(own)), by_processors_(by_processors) {}
 
   /// @throws Error{Code::bad_argument} if there is no such rank
-  void check_rank(Rank rank) const;
+  void check_rank(Rank rank) const {
+    if (rank < 0 || rank >= group_.size) [[unlikely]]
+      refuse(rank);
+  }
 
   /// The words of a peer.
-  Target& words(Rank rank, base::Limit& limit);
+  Target& words(Rank rank, base::Limit& limit) {
+    Peer& peer = peers_[rank];
+    if (!peer.has_words) [[unlikely]]
+      reach_words(peer, rank, limit);
+    return peer.words;
+  }
   /// Adds to a word of a peer; returns it as it was. After an error it may yet change.
-  std::uint64_t add(Rank rank, std::size_t offset, std::uint64_t value, base::Limit& limit);
+  std::uint64_t add(Rank rank, std::size_t offset, std::uint64_t value, base::Limit& limit) {
+    Target& words = this->words(rank, limit);
+    if (by_processors_) return words.fetch_add(offset, value);  // which waits for no one
+    return words.fetch_add(offset, value, limit.left());
+  }
   /// Subtracts a lock from a word of a peer; may return before.
   void subtract(Rank rank, std::size_t offset, std::uint64_t lock, base::Limit& limit);
   /// The memory of a peer.
   Target& memory(Rank rank, base::Limit& limit);
-  /// The memory of a peer, which is open; null: `memory` has to open it. @throws Error the loss of the peer
-  Target* open_memory(Rank rank);
+  /// The memory of a peer, if it was reached before; else null. @throws Error the loss of the peer
+  Target* known_memory(Rank rank);
 
-  /// Completes the accesses to the memory of a peer, or of all. Costs nothing where there are none.
-  void flush(Rank rank, base::Limit& limit);
+  /// Completes the accesses to the memory of a peer, or of all.
+  void flush(Rank rank, base::Limit& limit) {
+    check_rank(rank);
+    if (Peer* const known = peers_.find(rank)) flush(*known, limit);
+  }
   void flush_all(base::Limit& limit);
 
   /// Throws if the peer is lost, as far as its words were reached before.
@@ -51,17 +65,19 @@ class Peers {
   struct Peer {
     Target words;
     Target memory;
-    bool ready = false;         ///< the memory was reached
-    std::uint64_t flushed = 0;  ///< accesses to the memory that have completed
+    bool has_words = false;  ///< the words were reached
+    bool has_memory = false;
   };
-  static void flush(Peer& peer, base::Limit& limit);
-  Peer& peer(Rank rank);
+  static void flush(Peer& peer, base::Limit& limit) {
+    if (peer.has_memory) in_steps(limit, [&](Timeout step) { peer.memory.drain(step); });
+  }
+  [[noreturn, gnu::cold]] void refuse(Rank rank) const;
+  void reach_words(Peer& peer, Rank rank, base::Limit& limit);
 
   const Group& group_;
   Words own_;
   const bool by_processors_;
-  std::unordered_map<Rank, Peer> peers_;
-  std::array<std::pair<Rank, Peer*>, 4> found_{};  ///< lately, by rank; null: none
+  ByRank<Peer> peers_;
 };
 
 }  // namespace sluice::rma

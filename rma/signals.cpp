@@ -8,7 +8,7 @@ namespace sluice::rma {
 
 namespace {
 
-constexpr int kLooks = 100;  // before a wait that can sleep
+constexpr int kLooks = 400;  // before a wait that can sleep, as many as base::wait_until has without a pause
 
 void connect(ChannelHandle& end, base::Limit& limit) {
   if (!end.connected()) in_steps(limit, [&](Timeout step) { end.wait_connected(step); });
@@ -24,7 +24,8 @@ Signals Signals::open(Scope& scope, const Group& group, Rank to, Tag out, Rank f
 }
 
 void Signals::signal(base::Limit& limit) {
-  connect(out, limit);  // else the put waits, for as long as the context does
+  if (!reached_) connect(out, limit);  // else the put waits, for as long as the context does
+  reached_ = true;
   out.put({});
 }
 

@@ -25,6 +25,7 @@ class Signals {
   Receiver in;
 
   static Signals open(Scope& scope, const Group& group, Rank to, Tag out, Rank from, Tag in);
+  /// Blocks until the peer has opened its end, up to the limit.
   void signal(base::Limit& limit);
   /// Waits for the next signal. `patrol`: null: ranks may leave, since this one is late. `what`: what has not happened,
   /// for people.
@@ -40,6 +41,7 @@ class Signals {
   /// Releases signals together, which saves the peer a cache miss for each of them.
   void taken();
 
+  bool reached_ = false;  // the peer has opened its end of `out`
   std::size_t unreleased_ = 0;
 };
 

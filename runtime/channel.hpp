@@ -224,8 +224,9 @@ class ChannelEnd : public EndInfo,
   /// Checks that the stream is of the kind that this channel is used with. Verbs call it by `Use`.
   [[gnu::cold]] void bind_slowly(Stream stream);
   /// Host forms are for channels that are open and not in a committed plan.
+  bool is_free() const noexcept { return bound_ > kPlanned; }
   void check_free() {
-    if (bound_ <= kPlanned) refuse_bound();
+    if (!is_free()) refuse_bound();
   }
   /// Waits of this end last as long as they must. Before its first use.
   void wait_without_limit() noexcept { unlimited_ = true; }
@@ -391,7 +392,7 @@ class ChannelEnd : public EndInfo,
   bool landed(std::uint64_t epoch) const noexcept;
 
   /// Takes the numbers of the next `count` epochs, unless one of them is refused. Returns the last.
-  std::uint64_t begin(std::uint64_t count = 1) {
+  [[gnu::always_inline]] std::uint64_t begin(std::uint64_t count = 1) {
     const std::uint64_t epoch = epochs_.by_host() + count;
     // Before the engine takes it for enqueued.
     if (epoch > limit_.load(std::memory_order_acquire)) refuse(epoch);

@@ -36,6 +36,11 @@ struct ChannelKey {
 
 /// The memory of a slice, as backends take it.
 device::Extent extent_of(const Slice& memory);
+/// It is no memory of a GPU.
+inline bool of_host(const Slice& memory) noexcept {
+  const auto& block = detail::SliceAccess::block(memory);
+  return block == nullptr || block->extent.driver == nullptr;
+}
 
 /// An end as its owner opened it.
 struct Opening {

@@ -341,8 +341,10 @@ std::size_t Receiver::bytes(std::uint64_t epoch) const { return receiver(usable_
 std::size_t Receiver::bytes() const { return receiver(usable_here(end_)).bytes(); }
 std::optional<Slice> Receiver::test() {
   const base::races::Called here;
-  const Use use(usable_here(end_), Verb::test, __builtin_return_address(0));
-  return receiver(*end_).wait_for(Timeout::zero());
+  auto& core = receiver(usable_here(end_));
+  if (core.surely_awaits()) return std::nullopt;
+  const Use use(core, Verb::test, __builtin_return_address(0));
+  return core.wait_for(Timeout::zero());
 }
 bool Receiver::closed() const { return receiver(usable_here(end_)).at_end(); }
 std::optional<Slice> Receiver::wait_for(Timeout timeout) {

@@ -18,6 +18,13 @@ class ReceiverCore final : public runtime::ChannelEnd {
   /// Also waits for copies to a GPU.
   std::uint64_t complete(base::Limit& limit) override;
   std::optional<Slice> wait_for(Timeout timeout);
+  /// True if `test` would find nothing, and no turn of the engine is needed to know that: for hosts that test again and
+  /// again.
+  bool surely_awaits() const noexcept {
+    const std::uint64_t next = epochs_.by_host() + 1;
+    return is_free() && !checked() && connected() && helper() == nullptr && visible_ == nullptr && !failed() &&
+           !base::reached(*word_.word, next) && !has_arrived(next);
+  }
   Batch wait(Stream stream, std::size_t count);
   void release(Stream stream, std::size_t count);
   Batch wait_some(Timeout timeout);

@@ -92,6 +92,7 @@ std::unique_ptr<backends::Put> TargetCore::prepare(backends::Link& link, RemoteE
   maps_ = accesses->access().by_mapping;
   if (maps_ != nullptr) mappings_.assign(maps_->mappings().begin(), maps_->mappings().end());
   if (maps_ != nullptr && maps_->offered().driver == nullptr) stores_ = maps_;
+  if (!facts_.by_agent) words_ = stores_;
   posts_ = accesses->posted != nullptr;
   if (posts_) services().engine.watch(*accesses->posted);
   return accesses;
@@ -250,11 +251,10 @@ std::string TargetCore::state() const {
 
 void TargetCore::check_range(std::uint64_t offset, std::uint64_t bytes) const {
   if (!connected() && !block_) return;
-  const std::uint64_t all = this->bytes();
-  if (offset <= all && bytes <= all - offset) return;
+  if (has(offset, bytes)) return;
   throw error(Code::bad_argument, epoch() + 1,
               std::to_string(bytes) + " bytes at offset " + std::to_string(offset) + " do not lie inside the " +
-                  std::to_string(all) + " that it reaches");
+                  std::to_string(this->bytes()) + " that it reaches");
 }
 
 void TargetCore::check_counter(std::uint32_t counter) const {
@@ -327,10 +327,9 @@ void TargetCore::let_stream_give_notices(Stream stream) {
   notices_->use_on(stream);
 }
 
-/// None is left on a GPU's stream.
-bool TargetCore::notices_given() const noexcept {
-  const std::uint64_t enqueued = notices_enqueued_.load(std::memory_order_acquire);
-  return enqueued == 0 || base::reached(notices_done_->word, enqueued) || gpu_use()->lost();
+/// On a GPU's stream, which was given some.
+bool TargetCore::all_notices_left() const noexcept {
+  return base::reached(notices_done_->word, notices_enqueued_) || gpu_use()->lost();
 }
 
 /// A GPU's stream cannot send requests to the agent.
@@ -368,7 +367,7 @@ void TargetCore::ran(device::Lane lane) noexcept {
 
 /// The epoch first: closing waits for it, or it finds the window closed.
 template <class Work>
-void TargetCore::carry_out_now(Work work) {
+[[gnu::always_inline]] inline void TargetCore::carry_out_now(Work work) {
   const std::uint64_t epoch = begin();
   if (shut()) [[unlikely]] {
     backends::fail_shut(*this);
@@ -379,22 +378,33 @@ void TargetCore::carry_out_now(Work work) {
   check();
 }
 
-void TargetCore::move(Stream stream, Kind kind, const Slice& local, std::uint64_t offset, Notify notify) {
-  const std::uint32_t counter = notify.tagged ? kNone : notify.number;
-  check_range(offset, local.bytes());
-  if (backends::MappedAccess* const now = stores_now(stream); now != nullptr && !notify.tagged) {
-    if (extent_of(local).driver == nullptr) [[likely]] {
-      return carry_out_now([&] {
-        if (kind == Kind::get) {
-          now->get_now(in_window(offset), local.data(), local.bytes());
-        } else {
-          now->put_now(in_window(offset), local.data(), local.bytes());
-        }
-        now->count_now(counter);
-      });
+[[gnu::always_inline]] inline std::uint64_t TargetCore::change_now(Kind kind, std::uint64_t offset,
+                                                                   std::uint64_t operand, std::uint64_t compare) {
+  std::uint64_t before = 0;
+  carry_out_now([&] { before = words_->change_now(kind, in_window(offset), operand, compare); });
+  return before;
+}
+
+[[gnu::always_inline]] inline void TargetCore::move_now(Kind kind, const Slice& local, std::uint64_t offset,
+                                                        std::uint32_t counter) {
+  carry_out_now([&]() __attribute__((always_inline)) {
+    if (kind == Kind::get) {
+      stores_->get_now(in_window(offset), local.data(), local.bytes());
+    } else {
+      stores_->put_now(in_window(offset), local.data(), local.bytes());
     }
-  }
-  check_stream(stream, false, counter);
+    stores_->count_now(counter);
+  });
+}
+
+void TargetCore::move(Stream stream, Kind kind, const Slice& local, std::uint64_t offset, Notify notify) {
+  if (!notify.tagged && moves_now(stream, local, offset)) return move_now(kind, local, offset, notify.number);
+  check_range(offset, local.bytes());
+  enqueue_move(stream, kind, local, offset, notify);
+}
+
+void TargetCore::enqueue_move(Stream stream, Kind kind, const Slice& local, std::uint64_t offset, Notify notify) {
+  check_stream(stream, false, notify.tagged ? kNone : notify.number);
   if (device::of_gpu(stream)) {
     let_stream_reach(local);
     if (notify.tagged) let_stream_give_notices(stream);
@@ -450,12 +460,6 @@ void TargetCore::change(Stream stream, Kind kind, std::uint64_t offset, std::uin
   check_atomics(stream);
   check_numbers(stream, old);
   check_stream(stream, true, kNone);
-  if (backends::MappedAccess* const now = stores_now(stream); now != nullptr && !facts_.by_agent) {
-    return carry_out_now([&] {
-      const std::uint64_t before = now->change_now(kind, in_window(offset), operand, compare);
-      std::memcpy(old.data(), &before, sizeof before);
-    });
-  }
   keep(old);
   enqueue_change(stream, kind, offset, operand, compare, old.data());
   if (stream.kind() != Stream::Kind::host) check();
@@ -479,11 +483,6 @@ std::uint64_t TargetCore::change(Kind kind, std::uint64_t offset, std::uint64_t 
   check_range(offset, kWord);
   check_atomics({});
   check_aligned(offset, kWord);
-  if (backends::MappedAccess* const now = stores_now({}); now != nullptr && !facts_.by_agent) {
-    std::uint64_t before = 0;
-    carry_out_now([&] { before = now->change_now(kind, in_window(offset), operand, compare); });
-    return before;
-  }
   if (olds_.extent().data == nullptr) olds_ = device::allocate(kDepth * kWord, true);
   std::byte* const old = olds_.extent().data + (epoch() + 1) % kDepth * kWord;
   enqueue_change({}, kind, offset, operand, compare, old);
@@ -628,7 +627,6 @@ void TargetCore::accumulate(Stream stream, Op op, Number number, const Slice& lo
 void TargetCore::flush(Stream stream, bool local) {
   check();
   const std::uint64_t last = epoch();
-  if (stream.kind() == Stream::Kind::program_order && idle()) return;
   will_run(stream);
   issue(
       stream,
@@ -677,23 +675,21 @@ std::vector<Extent> strided(std::size_t count, std::size_t bytes, std::size_t he
 
 namespace {
 
+// What follows is inlined: passing a stream, or what a lambda holds, by way of memory takes longer than an access.
+
 /// The target, bound to the stream.
-TargetCore& on(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream) {
-  auto& core = static_cast<TargetCore&>(not_empty(end));
-  if (core.bound_to(stream)) [[likely]]
-    return core;
+[[gnu::noinline]] TargetCore& bound(TargetCore& core, Stream stream) {
   core.bind_slowly(stream);
   if (device::of_gpu(stream)) core.check_fired_by_stream();
   return core;
 }
+[[gnu::always_inline]] inline TargetCore& on(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream) {
+  auto& core = static_cast<TargetCore&>(not_empty(end));
+  return core.bound_to(stream) ? core : bound(core, stream);
+}
 
-/// The target of these bytes, bound to the stream: the window's, or that of an attached piece, in which `offset` then
-/// counts.
-TargetCore& reaching(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, std::size_t& offset,
-                     std::size_t bytes) {
-  TargetCore& whole = on(end, stream);
-  if (whole.reaches(offset, bytes)) [[likely]]
-    return whole;
+/// The target of an attached piece, in which `offset` then counts.
+[[gnu::noinline]] TargetCore& piece_reaching(TargetCore& whole, Stream stream, std::size_t& offset, std::size_t bytes) {
   const std::size_t in_window = offset;
   TargetCore& piece = on(whole.reach_piece(offset), stream);
   if (piece.reaches(offset, bytes)) [[likely]]
@@ -702,6 +698,19 @@ TargetCore& reaching(const std::shared_ptr<runtime::ChannelEnd>& end, Stream str
                     std::to_string(bytes) + " bytes at offset " + std::to_string(in_window) +
                         " do not lie inside the piece of " + std::to_string(piece.bytes()) +
                         " bytes that is attached at offset " + std::to_string(in_window - offset));
+}
+
+/// The target of these bytes, bound to the stream: the window's, or that of an attached piece, in which `offset` then
+/// counts.
+[[gnu::always_inline]] inline TargetCore& reaching(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream,
+                                                   std::size_t& offset, std::size_t bytes) {
+  TargetCore& whole = on(end, stream);
+  if (whole.reaches(offset, bytes)) [[likely]]
+    return whole;
+  std::size_t in_piece = offset;
+  TargetCore& piece = piece_reaching(whole, stream, in_piece, bytes);
+  offset = in_piece;
+  return piece;
 }
 
 /// Like `reaching`, for an access that raises `counter`.
@@ -742,12 +751,11 @@ void move_all(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, Ki
   for (auto& [at, part] : all) on(at, stream).move(stream, kind, local, {&part, 1});
 }
 
-/// Moves the bytes of a slice.
-void move_one(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, Kind kind, const Slice& local,
-              std::size_t offset) {
+/// Moves the bytes of a slice, which may lie in several pieces.
+[[gnu::noinline]] void move_slowly(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, Kind kind,
+                                   const Slice& local, std::size_t offset) {
   TargetCore& whole = on(end, stream);
-  if (whole.reaches(offset, local.bytes())) [[likely]]
-    return whole.move(stream, kind, local, offset);
+  if (whole.reaches(offset, local.bytes())) return whole.move(stream, kind, local, offset);
   if (!whole.reaches(offset, 1)) {
     std::size_t in_piece = offset;
     TargetCore& piece = on(whole.reach_piece(in_piece), stream);
@@ -758,17 +766,48 @@ void move_one(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, Ki
   move_all(end, stream, kind, local, {&all, 1});
 }
 
+/// Moves the bytes of a slice.
+[[gnu::always_inline]] inline void move_one(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, Kind kind,
+                                            const Slice& local, std::size_t offset) {
+  TargetCore& whole = on(end, stream);
+  if (whole.moves_now(stream, local, offset)) [[likely]]
+    return whole.move_now(kind, local, offset);
+  move_slowly(end, stream, kind, local, offset);
+}
+
 TargetCore& target(const std::shared_ptr<runtime::ChannelEnd>& end) {
   return static_cast<TargetCore&>(usable_here(end));
 }
 
 void flush_all(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, bool local) {
+  const auto flush = [&](TargetCore& core) { core.is_flushed(stream) ? core.check() : core.flush(stream, local); };
   TargetCore& whole = on(end, stream);
-  whole.flush(stream, local);
-  whole.for_used_pieces([&](const auto& piece) { on(piece, stream).flush(stream, local); });
+  flush(whole);
+  whole.for_used_pieces([&](const auto& piece) { flush(on(piece, stream)); });
 }
 
 constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
+
+/// An atomic whose old value goes to `old`.
+[[gnu::always_inline]] inline void change(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, Kind kind,
+                                          std::size_t offset, std::uint64_t operand, std::uint64_t compare,
+                                          const Slice& old) {
+  TargetCore& core = reaching(end, stream, offset, kWordBytes);
+  if (!core.changes_now(stream, offset) || old.bytes() != kWordBytes || !runtime::of_host(old)) [[unlikely]]
+    return core.change(stream, kind, offset, operand, compare, old);
+  const std::uint64_t before = core.change_now(kind, offset, operand, compare);
+  std::memcpy(old.data(), &before, sizeof before);
+}
+
+/// An atomic in program order. Returns the old value.
+[[gnu::always_inline]] inline std::uint64_t change(const std::shared_ptr<runtime::ChannelEnd>& end, Kind kind,
+                                                   std::size_t offset, std::uint64_t operand, std::uint64_t compare,
+                                                   const std::optional<Timeout>& timeout) {
+  TargetCore& core = reaching(end, {}, offset, kWordBytes);
+  if (core.changes_now({}, offset)) [[likely]]
+    return core.change_now(kind, offset, operand, compare);
+  return core.change(kind, offset, operand, compare, timeout);
+}
 
 }  // namespace
 
@@ -821,17 +860,14 @@ void Target::accumulate_notify(Stream stream, Op op, Number number, const Slice&
 }
 void Target::notify(Stream stream, std::uint32_t counter) { put_notify(stream, {}, 0, counter); }
 void Target::fetch_add(Stream stream, std::size_t offset, std::uint64_t value, const Slice& old) {
-  TargetCore& core = reaching(end_, stream, offset, kWordBytes);
-  core.change(stream, Kind::fetch_add, offset, value, 0, old);
+  change(end_, stream, Kind::fetch_add, offset, value, 0, old);
 }
 void Target::swap(Stream stream, std::size_t offset, std::uint64_t value, const Slice& old) {
-  TargetCore& core = reaching(end_, stream, offset, kWordBytes);
-  core.change(stream, Kind::swap, offset, value, 0, old);
+  change(end_, stream, Kind::swap, offset, value, 0, old);
 }
 void Target::compare_swap(Stream stream, std::size_t offset, std::uint64_t expected, std::uint64_t desired,
                           const Slice& old) {
-  TargetCore& core = reaching(end_, stream, offset, kWordBytes);
-  core.change(stream, Kind::compare_swap, offset, desired, expected, old);
+  change(end_, stream, Kind::compare_swap, offset, desired, expected, old);
 }
 void Target::put(Stream stream, const Slice& source, std::span<const Extent> extents) {
   move_all(end_, stream, Kind::put, source, extents);
@@ -841,20 +877,22 @@ void Target::get(Stream stream, const Slice& target, std::span<const Extent> ext
 }
 void Target::flush(Stream stream) { flush_all(end_, stream, false); }
 void Target::flush_local(Stream stream) { flush_all(end_, stream, true); }
-void Target::drain(std::optional<Timeout> timeout) { target(end_).drain_all(timeout); }
+void Target::drain(std::optional<Timeout> timeout) {
+  TargetCore& core = target(end_);
+  if (core.is_drained()) [[likely]]
+    return core.check();
+  core.drain_all(timeout);
+}
 
 std::uint64_t Target::fetch_add(std::size_t offset, std::uint64_t value, std::optional<Timeout> timeout) {
-  TargetCore& core = reaching(end_, {}, offset, kWordBytes);
-  return core.change(Kind::fetch_add, offset, value, 0, timeout);
+  return change(end_, Kind::fetch_add, offset, value, 0, timeout);
 }
 std::uint64_t Target::swap(std::size_t offset, std::uint64_t value, std::optional<Timeout> timeout) {
-  TargetCore& core = reaching(end_, {}, offset, kWordBytes);
-  return core.change(Kind::swap, offset, value, 0, timeout);
+  return change(end_, Kind::swap, offset, value, 0, timeout);
 }
 std::uint64_t Target::compare_swap(std::size_t offset, std::uint64_t expected, std::uint64_t desired,
                                    std::optional<Timeout> timeout) {
-  TargetCore& core = reaching(end_, {}, offset, kWordBytes);
-  return core.change(Kind::compare_swap, offset, desired, expected, timeout);
+  return change(end_, Kind::compare_swap, offset, desired, expected, timeout);
 }
 
 }  // namespace sluice

@@ -47,13 +47,30 @@ class TargetCore final : public ChannelEnd {
   /// Enqueues an atomic on the word at `offset`.
   void change(Stream stream, Kind kind, std::uint64_t offset, std::uint64_t operand, std::uint64_t compare,
               const Slice& old);
+  // Accesses by the calling thread, in program order, to memory of the host that is mapped here. Nothing is enqueued,
+  // and no check is left but those of `moves_now` and `changes_now`.
+  bool moves_now(Stream stream, const Slice& local, std::uint64_t offset) const noexcept {
+    return stream.kind() == Stream::Kind::program_order && stores_ != nullptr && of_host(local) &&
+           has(offset, local.bytes());
+  }
+  void move_now(Kind kind, const Slice& local, std::uint64_t offset, std::uint32_t counter = kNone);
+  bool changes_now(Stream stream, std::uint64_t offset) const noexcept {
+    constexpr std::size_t kWord = sizeof(std::uint64_t);
+    return stream.kind() == Stream::Kind::program_order && words_ != nullptr && has(offset, kWord) &&
+           in_window(offset) % kWord == 0;
+  }
+  /// Returns the old value.
+  std::uint64_t change_now(Kind kind, std::uint64_t offset, std::uint64_t operand, std::uint64_t compare);
   /// Carries an atomic out in program order. The host waits until it has completed. Returns the old value.
   std::uint64_t change(Kind kind, std::uint64_t offset, std::uint64_t operand, std::uint64_t compare,
                        std::optional<Timeout> timeout);
+  /// True if `flush` has nothing to do but to check, unless pieces were used.
+  bool is_flushed(Stream stream) const noexcept { return stream.kind() == Stream::Kind::program_order && idle(); }
   /// Later work on the stream runs only once all accesses have completed. `local`: only here.
   void flush(Stream stream, bool local);
-  /// Blocks the host until all accesses have completed.
-  /// With the pieces that were used.
+  /// True if `drain_all` has nothing to do but to check.
+  bool is_drained() const noexcept { return used_pieces_.empty() && idle() && notices_given() && enqueued_ == 0; }
+  /// Blocks the host until all accesses have completed, with those to the pieces that were used.
   void drain_all(std::optional<Timeout> timeout);
   /// For streams of GPUs. @throws Error{Code::unsupported}
   void check_fired_by_stream() const;
@@ -111,21 +128,24 @@ class TargetCore final : public ChannelEnd {
   ReachedPieces::iterator known_piece(std::uint64_t offset);
   ReachedPieces::iterator new_piece(std::uint64_t offset);
   /// Nothing is under way, so that `flush` has nothing to do.
-  bool idle() const noexcept { return base::reached(done, epoch()) && agent_.load() == nullptr; }
+  bool idle() const noexcept {
+    return base::reached(done, epochs_.by_host()) && agent_.load(std::memory_order_acquire) == nullptr;
+  }
   /// The owner has detached the piece, and what was enqueued before has completed.
   bool is_left() const noexcept { return shut() && !failed() && passed(); }
+  /// Once connected.
+  bool has(std::uint64_t offset, std::uint64_t size) const noexcept {
+    return offset <= bytes() && size <= bytes() - offset;
+  }
   void check_range(std::uint64_t offset, std::uint64_t bytes) const;
   void check_aligned(std::uint64_t offset, std::size_t size) const;
   void enqueue_change(Stream stream, Kind kind, std::uint64_t offset, std::uint64_t operand, std::uint64_t compare,
                       std::byte* old);
-  /// Not null: the calling thread is the stream, so that an access needs no request.
-  backends::MappedAccess* stores_now(Stream stream) const noexcept {
-    return stream.kind() == Stream::Kind::program_order ? stores_ : nullptr;
-  }
   std::uint64_t in_window(std::uint64_t offset) const noexcept { return offset + (block_ ? block_->offset : 0); }
   /// Calls `work()`, unless the peer has closed the window.
   template <class Work>
   void carry_out_now(Work work);
+  void enqueue_move(Stream stream, Kind kind, const Slice& local, std::uint64_t offset, Notify notify);
   void give_notice(device::Lane lane, std::uint64_t epoch, const backends::Request& request, Tag tag);
   void fire(device::Lane lane, std::uint64_t epoch, backends::Request request);
   bool needs_agent(const backends::Request& request) const noexcept;
@@ -144,7 +164,11 @@ class TargetCore final : public ChannelEnd {
   void let_stream_reach(const Slice& local) const;
   void let_kernels_reach(const Slice& local) const;
   void let_stream_give_notices(Stream stream);
-  bool notices_given() const noexcept;
+  /// None is left on a GPU's stream.
+  bool notices_given() const noexcept {
+    return notices_enqueued_.load(std::memory_order_acquire) == 0 || all_notices_left();
+  }
+  bool all_notices_left() const noexcept;
   void move_refused(Stream stream, std::uint64_t epoch, bool tagged) noexcept;
   void check_stream(Stream stream, bool atomic, std::uint32_t counter) const;
   void keep(const Slice& local);
@@ -161,6 +185,7 @@ class TargetCore final : public ChannelEnd {
   AccessPut* accesses_ = nullptr;             // `put_`; set before `connected`
   backends::MappedAccess* maps_ = nullptr;    // the same; null: not mapped here
   backends::MappedAccess* stores_ = nullptr;  // the same, if it is memory of the host
+  backends::MappedAccess* words_ = nullptr;   // the same, if processors carry out the atomics
   // The mappings of the peer's memory. Other threads unmap it once the target is of no more use.
   std::vector<std::weak_ptr<const device::Mapping>> mappings_;
   WindowFacts facts_;  // set before `connected`

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <string>
 #include <utility>
@@ -68,11 +69,11 @@ Mailbox* Control::mailbox(Rank rank) {
   return there.mapping.bytes() == 0 ? nullptr : std::launder(reinterpret_cast<Mailbox*>(there.mapping.data()));
 }
 
-Control::Line& Control::line(Rank rank, Place place) {
+Control::Line& Control::find_line(Rank rank, Place place) {
   const std::lock_guard lock(mutex_);
   auto& found = lines_[{rank, place.chunk}];
   if (found == nullptr) {
-    found = std::make_unique<Line>();
+    found = std::make_unique<Line>(rank, place.chunk);
     found->target = context_.target(rank, name_of(place.chunk));
   }
   return *found;
@@ -113,6 +114,7 @@ std::uint64_t Control::compare_swap(Rank rank, Place place, std::size_t word, st
 void Control::close_lines() {
   const std::lock_guard lock(mutex_);
   for (auto& [where, line] : lines_) line->target.close();
+  for (auto& last : lately_) last = nullptr;
   lines_.clear();
 }
 

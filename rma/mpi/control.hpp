@@ -2,18 +2,19 @@
 // Words by which the ranks of a context synchronise their windows.
 #pragma once
 
+#include "rma/mpi/call_mutex.hpp"
 #include "rma/mpi/mailbox.hpp"
 
 #include <sluice/context.hpp>
 #include <sluice/window.hpp>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -25,7 +26,8 @@ struct Place {
   std::uint32_t first = 0;  ///< word of the chunk
 };
 
-/// Words at every rank. The windows of MPI on a context share them, so that a new window opens nothing. Any thread.
+/// Words at every rank. The windows of MPI on a context share them, so that a new window opens nothing. Any thread that
+/// may call MPI.
 class Control {
  public:
   explicit Control(Context& context) : context_(context) {}
@@ -63,9 +65,12 @@ class Control {
     Window window;
     std::size_t used = 0;
   };
-  /// The words of a peer.
+  /// The words of a peer, in one chunk.
   struct Line {
-    std::mutex mutex;
+    Line(Rank of, std::uint32_t in) : rank(of), chunk(in) {}
+    const Rank rank;
+    const std::uint32_t chunk;
+    CallMutex mutex;
     Target target;
     Memory read;
     Region mapping;       // for the mailbox
@@ -73,15 +78,24 @@ class Control {
   };
   void add_chunk(std::size_t words);
   void close_mailbox() noexcept;
-  Line& line(Rank rank, Place place);
+  Line& line(Rank rank, Place place) {
+    auto& place_of_last = lately_[static_cast<std::size_t>(rank) % lately_.size()];
+    Line* const last = place_of_last.load(std::memory_order_acquire);
+    if (last != nullptr && last->rank == rank && last->chunk == place.chunk) return *last;
+    Line& found = find_line(rank, place);
+    place_of_last.store(&found, std::memory_order_release);
+    return found;
+  }
+  Line& find_line(Rank rank, Place place);
   template <class Change>
   std::uint64_t change(Rank rank, Place place, std::size_t word, Change change);
 
   Context& context_;
-  mutable std::mutex mutex_;
+  mutable CallMutex mutex_;
   std::deque<Chunk> chunks_;
   std::map<std::size_t, std::vector<Place>> free_;  // by number of words
   std::map<std::pair<Rank, std::uint32_t>, std::unique_ptr<Line>> lines_;
+  std::array<std::atomic<Line*>, 4> lately_{};  // by rank; they are found without a lock
   Mailbox* mailbox_ = nullptr;
 };
 

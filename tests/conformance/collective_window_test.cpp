@@ -116,6 +116,21 @@ TEST_P(Fences, let_no_rank_pass_before_all_have_come) {
   });
 }
 
+/// Signals are channels whose credits go back together.
+TEST_P(Fences, may_outnumber_the_credits_of_their_signals) {
+  run_peers(peers(), [](Context& context) {
+    constexpr std::uint64_t kCredits = 64;
+    constexpr std::size_t kCome = 10;  // on the board
+    WindowPart part(context, GetParam(), 64, 64);
+    const auto ranks = static_cast<std::uint64_t>(context.size());
+    for (std::uint64_t round = 1; round <= 2 * kCredits + 1; ++round) {
+      board().word(kCome).fetch_add(1);
+      part.window.fence();
+      ASSERT_GE(board().word(kCome).load(), round * ranks);
+    }
+  });
+}
+
 TEST_P(Fences, that_run_out_of_time_go_on_when_called_again) {
   run_peers(peers(), [](Context& context) {
     constexpr std::size_t kHasTried = 10;  // on the board
@@ -317,8 +332,10 @@ TEST_P(WindowLocks, exclude_each_other) {
 TEST_P(WindowLocks, that_are_shared_admit_all_at_once) {
   run_peers(peers(), [](Context& context) {
     WindowPart part(context, GetParam(), 64, 64);
+    std::vector<Rank> order = all_ranks(context);
     for (std::uint64_t round = 1; round <= 3; ++round) {
-      for (const Rank at : all_ranks(context)) part.window.lock(at, Lock::shared);
+      std::ranges::reverse(order);
+      for (const Rank at : order) part.window.lock(at, Lock::shared);
       board().meet(context);  // all ranks have locked all
       expect_code(Code::misuse, [&] { part.window.lock(0, Lock::shared); });
       for (const Rank at : all_ranks(context)) part.window.unlock(at);

@@ -258,6 +258,58 @@ TEST(Instructions, of_put_wait_and_release_grow_no_more) {
   EXPECT_LE((twice.instructions - once.instructions) / kRounds, kMost);
 }
 
+/// The instructions of one call of `use(window, target)`, by a rank with a window of its own.
+template <class Use>
+std::uint64_t instructions_of_epoch(Use use) {
+  constexpr int kRounds = 20;
+  const Case one{.ground = {"threads", "threads"}};
+  const auto rounds = [&](int count) {
+    return count_system_calls([&] {
+      return run_alone(one, [&](Context& context) {
+        const Memory memory = context.allocate(64);
+        CollectiveWindow window(context, "cost", memory.all());
+        Target& target = window.target(0);
+        for (int i = 0; i < 100; ++i) use(window, target);
+        begin_stepping();
+        for (int i = 0; i < count; ++i) use(window, target);
+        end_stepping();
+      });
+    });
+  };
+  const SystemCalls once = rounds(kRounds);
+  const SystemCalls twice = rounds(2 * kRounds);
+  if (!once.why_not.empty()) return 0;
+  EXPECT_EQ(twice.exit_code, 0);
+  EXPECT_GT(once.instructions, 20U * kRounds) << "not stepped";
+  return (twice.instructions - once.instructions) / kRounds;
+}
+
+/// Epochs over memory that is mapped are a few atomics, and little else. Figures of g++ 12 beside each limit.
+TEST(Instructions, of_epochs_and_accesses_grow_no_more) {
+  using Lock = CollectiveWindow::Lock;
+  const std::vector<Rank> self{0};
+  const auto expect_at_most = [](std::uint64_t most, const char* what, auto use) {
+    EXPECT_LE(instructions_of_epoch(use), most) << what;
+  };
+  const auto lock_and_unlock = [](Lock kind) {
+    return [kind](CollectiveWindow& window, Target&) {
+      window.lock(0, kind);
+      window.unlock(0);
+    };
+  };
+  expect_at_most(640, "shared lock and unlock", lock_and_unlock(Lock::shared));                               // 583
+  expect_at_most(940, "exclusive lock and unlock", lock_and_unlock(Lock::exclusive));                         // 858
+  expect_at_most(155, "flush of a rank", [](CollectiveWindow& window, Target&) { window.flush(0); });         // 138
+  expect_at_most(72, "flush", [](CollectiveWindow&, Target& target) { target.flush({}); });                   // 62
+  expect_at_most(100, "fetch_add", [](CollectiveWindow&, Target& target) { (void)target.fetch_add(0, 1); });  // 89
+  expect_at_most(1800, "post, start, complete, wait", [&](CollectiveWindow& window, Target&) {                // 1652
+    window.post(self);
+    window.start(self);
+    window.complete();
+    window.wait();
+  });
+}
+
 constexpr int kLooks = 4;
 
 /// The instructions of `kLooks` looks at a channel of a rank to itself over `tcp`, each a turn of the engine. Beside it
