@@ -120,6 +120,18 @@ TEST_P(WindowHandles, with_any_bit_changed_are_refused) {
   });
 }
 
+TEST_P(WindowHandles, reach_nothing_beyond_their_block) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    Side side(context);
+    Target whole = context.target(side.genuine);
+    whole.wait_connected();
+    expect_code(Code::bad_argument, [&] { static_cast<void>(whole.fetch_add(Side::kBytes, 1)); });
+    expect_code(Code::bad_argument, [&] { whole.put({}, side.local.all().slice(0, 2 * kWord), Side::kBytes - kWord); });
+    whole.close();
+    side.expect_unchanged();
+  });
+}
+
 TEST_P(WindowHandles, that_are_cut_spliced_or_noise_are_refused) {
   const std::uint64_t seed = random_seed();
   run_peers(GetParam().peers(), [seed](Context& context) {
