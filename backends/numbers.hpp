@@ -18,4 +18,7 @@ constexpr std::size_t size_of(Number number) noexcept {
 /// one step; several may be changed in the same one.
 void change_numbers(std::byte* at, Op op, Number number, std::span<const std::byte> operands) noexcept;
 
+/// Like `change_numbers`, while nobody else changes the numbers: by the processor's vectors.
+void change_numbers_alone(std::byte* at, Op op, Number number, std::span<const std::byte> operands) noexcept;
+
 }  // namespace sluice::backends

@@ -129,6 +129,7 @@ class TargetCore final : public ChannelEnd {
   void give_notice(device::Lane lane, std::uint64_t epoch, const backends::Request& request, Tag tag);
   void fire(device::Lane lane, std::uint64_t epoch, backends::Request request);
   bool needs_agent(const backends::Request& request) const noexcept;
+  void refuse_counter(const backends::Request& request) noexcept;
   void fire_by_agent(device::Lane lane, std::uint64_t epoch, backends::Request request);
   /// Calls `work()`; an error of a channel fails the target.
   template <class Work>
