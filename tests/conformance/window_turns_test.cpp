@@ -18,12 +18,12 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr std::size_t kNumbers = 1500;
-constexpr std::size_t kBytes = kNumbers * kWord;
+constexpr std::size_t kMany = 1500;
+constexpr std::size_t kManyBytes = kMany * kWord;
 
 /// Words that a rank changes alone, one after another in an order that differs from rank to rank.
 std::size_t word_of(Rank rank, std::uint64_t round) {
-  return (static_cast<std::size_t>(rank) * 7 + round * 131) % kNumbers;
+  return (static_cast<std::size_t>(rank) * 7 + round * 131) % kMany;
 }
 
 void fill_words(std::span<std::byte> bytes, std::uint64_t value) {
@@ -41,28 +41,28 @@ class WindowTurns : public testing::TestWithParam<Case> {
 void change_in_all_ways(WindowSide& side, std::uint64_t round) {
   constexpr std::size_t kFew = 3;
   const std::size_t word = word_of(side.context.rank(), round);
-  const std::size_t few = std::min(word, kNumbers - kFew);
-  const Slice old = side.piece(kBytes, kWord);
-  side.target.accumulate(side.stream(), Op::sum, Number::uint64, side.piece(0, kBytes), 0);
+  const std::size_t few = std::min(word, kMany - kFew);
+  const Slice old = side.piece(kManyBytes, kWord);
+  side.target.accumulate(side.stream(), Op::sum, Number::uint64, side.piece(0, kManyBytes), 0);
   side.target.fetch_add(side.stream(), word * kWord, 1, old);
   side.target.accumulate_notify(side.stream(), Op::sum, Number::uint64, side.piece(0, kFew * kWord), few * kWord, 0);
   std::uint64_t expected = 0;
   do {
     side.target.fetch_add(side.stream(), word * kWord, 0, old);
     side.flush();
-    expected = word_at(side.local.bytes(), kNumbers);
+    expected = word_at(side.local.bytes(), kMany);
     side.target.compare_swap(side.stream(), word * kWord, expected, expected + 1, old);
     side.flush();
-  } while (word_at(side.local.bytes(), kNumbers) != expected);
+  } while (word_at(side.local.bytes(), kMany) != expected);
 }
 
 std::vector<std::uint64_t> sums_after(std::uint64_t rounds, Rank ranks) {
   constexpr std::size_t kFew = 3;
-  std::vector<std::uint64_t> sums(kNumbers, rounds * static_cast<std::uint64_t>(ranks));
+  std::vector<std::uint64_t> sums(kMany, rounds * static_cast<std::uint64_t>(ranks));
   for (Rank rank = 0; rank < ranks; ++rank) {
     for (std::uint64_t round = 0; round < rounds; ++round) {
       const std::size_t word = word_of(rank, round);
-      const std::size_t few = std::min(word, kNumbers - kFew);
+      const std::size_t few = std::min(word, kMany - kFew);
       sums[word] += 2;
       for (std::size_t i = 0; i < kFew; ++i) ++sums[few + i];
     }
@@ -75,7 +75,7 @@ TEST_P(WindowTurns, lose_no_change_of_any_kind) {
   three.ranks = 3;
   run_peers(three.peers(), [](Context& context) {
     const std::uint64_t rounds = GetParam().ground.slow ? 10 : 300;
-    WindowSide side = side_of(context, kBytes, kBytes + kWord);
+    WindowSide side = side_of(context, kManyBytes, kManyBytes + kWord);
     fill_words(side.local.bytes(), 1);
     if (context.rank() == 0) fill_words(side.memory.bytes(), 0);
     board().meet(context);
@@ -83,7 +83,7 @@ TEST_P(WindowTurns, lose_no_change_of_any_kind) {
     side.meet();
     if (context.rank() == 0) {
       const std::vector<std::uint64_t> sums = sums_after(rounds, context.size());
-      for (std::size_t i = 0; i < kNumbers; ++i) ASSERT_EQ(word_at(side.memory.bytes(), i), sums[i]) << "number " << i;
+      for (std::size_t i = 0; i < kMany; ++i) ASSERT_EQ(word_at(side.memory.bytes(), i), sums[i]) << "number " << i;
       EXPECT_EQ(side.window.count(0), rounds * static_cast<std::uint64_t>(context.size()));
     }
     board().meet(context);
@@ -93,14 +93,14 @@ TEST_P(WindowTurns, lose_no_change_of_any_kind) {
 TEST_P(WindowTurns, change_each_number_as_instructions_do) {
   run_peers(GetParam().peers(), [](Context& context) {
     constexpr std::size_t kOdd = 37;
-    WindowSide side = side_of(context, 2 * kBytes, kBytes);
+    WindowSide side = side_of(context, 2 * kManyBytes, kManyBytes);
     if (context.rank() == 0) {
       EXPECT_NE(side.window.atomics(), AtomicsBy::processors);
-      for (std::size_t i = 0; i < 2 * kNumbers; ++i) set_word(side.memory.bytes(), i, i);
+      for (std::size_t i = 0; i < 2 * kMany; ++i) set_word(side.memory.bytes(), i, i);
     }
     board().meet(context);
     if (context.rank() == 1) {
-      for (std::size_t i = 0; i < kNumbers; ++i) set_word(side.local.bytes(), i, (i * 40503) % 2000);
+      for (std::size_t i = 0; i < kMany; ++i) set_word(side.local.bytes(), i, (i * 40503) % 2000);
       const Slice numbers = side.piece(0, kOdd * kWord);
       std::size_t at = kWord;
       for (const Op op : {Op::sum, Op::min, Op::max, Op::replace, Op::bit_and, Op::bit_or, Op::bit_xor}) {
@@ -111,7 +111,7 @@ TEST_P(WindowTurns, change_each_number_as_instructions_do) {
     }
     board().meet(context);
     if (context.rank() == 0) {
-      std::vector<std::uint64_t> expected(2 * kNumbers);
+      std::vector<std::uint64_t> expected(2 * kMany);
       for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = i;
       std::size_t at = 1;
       for (const Op op : {Op::sum, Op::min, Op::max, Op::replace, Op::bit_and, Op::bit_or, Op::bit_xor}) {
