@@ -132,6 +132,7 @@ const bool g_has_avx2 = [] {
 
 template <class T, class Change>
 void change_alone(std::byte* at, std::span<const std::byte> operands, Change change) noexcept {
+  if (operands.size() == sizeof(T)) return change_plainly<T>(at, operands.data(), sizeof(T), change);
   if (g_has_avx2) return change_256<T>(at, operands.data(), operands.size(), change);
   change_plainly<T>(at, operands.data(), operands.size(), change);
 }

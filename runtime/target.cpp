@@ -251,13 +251,10 @@ std::string TargetCore::state() const {
          std::to_string(done.value.load(std::memory_order_relaxed)) + (connected() ? ", connected" : ", not connected");
 }
 
-void TargetCore::check_range(std::uint64_t offset, std::uint64_t bytes) const {
-  if (!connected() && !block_) return;
-  const std::uint64_t all = this->bytes();
-  if (offset <= all && bytes <= all - offset) return;
+void TargetCore::refuse_range(std::uint64_t offset, std::uint64_t bytes) const {
   throw error(Code::bad_argument, epoch() + 1,
               std::to_string(bytes) + " bytes at offset " + std::to_string(offset) + " do not lie inside the " +
-                  std::to_string(all) + " that it reaches");
+                  std::to_string(this->bytes()) + " that it reaches");
 }
 
 void TargetCore::check_counter(std::uint32_t counter) const {
@@ -272,8 +269,7 @@ void TargetCore::check_fired_by_stream() const {
   throw error(Code::unsupported, epoch() + 1, "accesses that the engine posts, on the stream of a GPU: " + describe());
 }
 
-void TargetCore::check_aligned(std::uint64_t offset, std::size_t size) const {
-  if (in_window(offset) % size == 0) return;
+void TargetCore::refuse_place(std::uint64_t offset, std::size_t size) const {
   throw error(Code::bad_argument, epoch() + 1,
               "an atomic at offset " + std::to_string(offset) + ", which is no multiple of " + std::to_string(size) +
                   " in the window");
@@ -613,13 +609,16 @@ void TargetCore::accumulate(Stream stream, Op op, Number number, const Slice& lo
     throw error(Code::bad_argument, epoch() + 1,
                 std::to_string(local.bytes()) + " bytes are no numbers of " + std::to_string(size));
   }
-  check_numbers(stream, local);
   if (backends::MappedAccess* const now = stores_now(stream); now != nullptr && !facts_.by_agent) {
-    return carry_out_now([&] {
-      now->accumulate_now(op, number, in_window(offset), {local.data(), local.bytes()});
-      if (!failed()) now->count_now(counter);
-    });
+    const device::Extent from = extent_of(local);
+    if (from.driver == nullptr) [[likely]] {
+      return carry_out_now([&] {
+        now->accumulate_now(op, number, in_window(offset), {from.data, from.bytes});
+        if (!failed()) now->count_now(counter);
+      });
+    }
   }
+  check_numbers(stream, local);
   check_stream(stream, true, counter);
   keep(local);
   const std::uint64_t epoch = begin();

@@ -114,8 +114,21 @@ class TargetCore final : public ChannelEnd {
   bool idle() const noexcept { return base::reached(done, epoch()) && agent_.load() == nullptr; }
   /// The owner has detached the piece, and what was enqueued before has completed.
   bool is_left() const noexcept { return shut() && !failed() && passed(); }
-  void check_range(std::uint64_t offset, std::uint64_t bytes) const;
-  void check_aligned(std::uint64_t offset, std::size_t size) const;
+  void check_range(std::uint64_t offset, std::uint64_t bytes) const {
+    if (!connected() && !block_) return;
+    const std::uint64_t all = this->bytes();
+    if (offset <= all && bytes <= all - offset) [[likely]]
+      return;
+    refuse_range(offset, bytes);
+  }
+  /// `size`: a power of 2.
+  void check_aligned(std::uint64_t offset, std::size_t size) const {
+    if ((in_window(offset) & (size - 1)) == 0) [[likely]]
+      return;
+    refuse_place(offset, size);
+  }
+  [[noreturn]] void refuse_range(std::uint64_t offset, std::uint64_t bytes) const;
+  [[noreturn]] void refuse_place(std::uint64_t offset, std::size_t size) const;
   void enqueue_change(Stream stream, Kind kind, std::uint64_t offset, std::uint64_t operand, std::uint64_t compare,
                       std::byte* old);
   /// Not null: the calling thread is the stream, so that an access needs no request.
