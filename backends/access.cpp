@@ -204,9 +204,10 @@ std::uint64_t MappedAccess::change_in_turn(std::byte* at, Request::Kind kind, st
 void MappedAccess::accumulate_in_turn(std::byte* at, Op op, Number number,
                                       std::span<const std::byte> operands) noexcept {
   constexpr std::size_t kInOneTurn = std::size_t{64} * 1024;
+  const ChangeAlone by_vectors = change_alone(op, number);  // first: what the lock waits for to be stored delays it
   for (std::size_t done = 0; done < operands.size(); done += kInOneTurn) {
-    const auto part = operands.subspan(done, std::min(kInOneTurn, operands.size() - done));
-    turns_.take(watch_, [&] { change_numbers_alone(at + done, op, number, part); });
+    const std::size_t part = std::min(kInOneTurn, operands.size() - done);
+    turns_.take(watch_, [=, from = operands.data()] { by_vectors(at + done, from + done, part); });
   }
 }
 

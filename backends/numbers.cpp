@@ -112,18 +112,12 @@ void with_type(Number number, Visit visit) noexcept {
 
 /// The loop, which the compiler makes of vectors.
 template <class T, class Change>
-[[gnu::always_inline]] inline void change_plainly(std::byte* at, const std::byte* operands, std::size_t bytes,
-                                                  Change change) noexcept {
-  kernel::combine_numbers<T, false>(kernel::Thread(), at, at, operands, bytes / sizeof(T), change);
+[[gnu::always_inline]] inline void change_plainly(std::byte* at, const std::byte* operands,
+                                                  std::size_t bytes) noexcept {
+  kernel::combine_numbers<T, false>(kernel::Thread(), at, at, operands, bytes / sizeof(T), Change());
 }
 
 #if defined(__x86_64__)
-
-template <class T, class Change>
-[[gnu::target("avx2")]] void change_256(std::byte* at, const std::byte* operands, std::size_t bytes,
-                                        Change change) noexcept {
-  change_plainly<T>(at, operands, bytes, change);
-}
 
 const bool g_has_avx2 = [] {
   __builtin_cpu_init();
@@ -131,20 +125,29 @@ const bool g_has_avx2 = [] {
 }();
 
 template <class T, class Change>
-void change_alone(std::byte* at, std::span<const std::byte> operands, Change change) noexcept {
-  if (operands.size() == sizeof(T)) return change_plainly<T>(at, operands.data(), sizeof(T), change);
-  if (g_has_avx2) return change_256<T>(at, operands.data(), operands.size(), change);
-  change_plainly<T>(at, operands.data(), operands.size(), change);
+[[gnu::target("avx2")]] void change_256(std::byte* at, const std::byte* operands, std::size_t bytes) noexcept {
+  change_plainly<T, Change>(at, operands, bytes);
+}
+
+template <class T, class Change>
+void change_alone(std::byte* at, const std::byte* operands, std::size_t bytes) noexcept {
+  if (bytes == sizeof(T)) return change_plainly<T, Change>(at, operands, sizeof(T));
+  if (g_has_avx2) return change_256<T, Change>(at, operands, bytes);
+  change_plainly<T, Change>(at, operands, bytes);
 }
 
 #else
 
 template <class T, class Change>
-void change_alone(std::byte* at, std::span<const std::byte> operands, Change change) noexcept {
-  change_plainly<T>(at, operands.data(), operands.size(), change);
+void change_alone(std::byte* at, const std::byte* operands, std::size_t bytes) noexcept {
+  change_plainly<T, Change>(at, operands, bytes);
 }
 
 #endif
+
+void replace_alone(std::byte* at, const std::byte* operands, std::size_t bytes) noexcept {
+  base::copy_bytes(at, operands, bytes);
+}
 
 }  // namespace
 
@@ -156,13 +159,13 @@ void change_numbers(std::byte* at, Op op, Number number, std::span<const std::by
   });
 }
 
-void change_numbers_alone(std::byte* at, Op op, Number number, std::span<const std::byte> operands) noexcept {
-  if (operands.empty()) return;
-  if (op == Op::replace) return base::copy_bytes(at, operands.data(), operands.size());
+ChangeAlone change_alone(Op op, Number number) noexcept {
+  ChangeAlone found = &replace_alone;
   with_type(number, [&](auto value) {
     using T = decltype(value);
-    kernel::with_change<T>(op, [&](auto change) { change_alone<T>(at, operands, change); });
+    kernel::with_change<T>(op, [&](auto change) { found = &change_alone<T, decltype(change)>; });
   });
+  return found;
 }
 
 }  // namespace sluice::backends
