@@ -82,8 +82,8 @@ sluice_code sluice_window_open_counted(sluice_context* context, const char* name
 sluice_code sluice_window_open_for_targets(sluice_context* context, const char* name, const sluice_memory* memory,
                                            size_t offset, size_t bytes, uint32_t counters, sluice_window** window) {
   return create(window, [&] {
-    return sluice_window{at(context).window(text_of(name), slice_of(memory, offset, bytes), counters,
-                                            sluice::AtomicsOf::targets)};
+    return sluice_window{
+        at(context).window(text_of(name), slice_of(memory, offset, bytes), counters, sluice::AtomicsOf::targets)};
   });
 }
 

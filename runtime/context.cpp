@@ -176,7 +176,7 @@ struct detail::ContextAccess {
     if (counters > Window::kMostCounters) throw in.bad("a window of " + std::to_string(counters) + " counters");
     const auto services = in.world->services();
     runtime::WindowOpening opening{
-        window_scope(in, name), std::string(name), in.rank, in.ranks, memory, counters, atomics,
+        window_scope(in, name),           std::string(name), in.rank, in.ranks, memory, counters, atomics,
         base::hash(in.world->place().job)};
     const auto make = [&] { return base::make_here<runtime::WindowCore>(services, std::move(opening)); };
     auto core = in.with_resources(make, Code::out_of_resources, -1, 0, "making a window");

@@ -117,8 +117,7 @@ device::GpuId gpu_of(const Slice& memory) {
 
 WindowCore::WindowCore(std::shared_ptr<const Services> services, WindowOpening what)
     : opening(std::move(what)), id(new_secret()), scope_of_handle(scope_of(id)), services_(std::move(services)),
-      gpu_(gpu_of(opening.memory)),
-      counter_words_(opening.counters + (opening.atomics == AtomicsOf::targets ? 1 : 0)) {
+      gpu_(gpu_of(opening.memory)), counter_words_(opening.counters + (opening.atomics == AtomicsOf::targets ? 1 : 0)) {
   if (!all_map(opening.memory)) need_agent();
   notice_end = base::make_here<NoticeEnd>(services_, opening_alone(0, Role::notices));
 }
@@ -179,7 +178,8 @@ Opening WindowCore::opening_alone(std::uint32_t number, Role role) const {
 }
 
 ChannelEnd& WindowCore::admit(const ChannelKey& key, const std::shared_ptr<const Piece>& piece) {
-  auto end = base::make_here<WindowEnd>(services_, opening_for(key, piece.get()), counter_words_.extent(), turns(), piece);
+  auto end =
+      base::make_here<WindowEnd>(services_, opening_for(key, piece.get()), counter_words_.extent(), turns(), piece);
   WindowEnd& made = *end;
   ends[made.id] = std::move(end);
   return made;

@@ -35,8 +35,8 @@ enum class AtomicsBy : std::uint8_t {
   owner,       ///< a thread of the owner, whose program uses a target of its own
   gpus,        ///< kernels on the streams of GPUs, of ranks that map the window, which is memory of a GPU. Atomics of
                ///< other kernels are atomic with them if their scope is the system.
-  turns        ///< processors of all ranks, one rank at a time: the owner has chosen AtomicsOf::targets, and its program
-               ///< uses a target of its own
+  turns  ///< processors of all ranks, one rank at a time: the owner has chosen AtomicsOf::targets, and its program
+         ///< uses a target of its own
 };
 
 /// Whose atomics change the words of a window. The owner chooses it for memory of the host that every rank maps; it
@@ -210,11 +210,11 @@ SLUICE_EXPORT std::vector<Extent> strided(std::size_t count, std::size_t bytes, 
 /// @par Atomics
 ///   They change a word of 8 bytes at a multiple of 8, or numbers at a multiple of their size, in one step, for all
 ///   targets of all ranks. If every rank maps the window, the processor carries them out; the owner may then also use
-///   std::atomic_ref, unless it has chosen AtomicsOf::targets. Else a thread of the owner does (see `describe`), and the owner uses a target of its own; 16 are
-///   under way, and the stream waits for the line to that thread, and for the oldest reply. In memory of
-///   a GPU, kernels on streams of GPUs carry atomics out: on streams of that GPU, or of a GPU that reaches its memory
-///   and has native atomics there. Atomics in another order are refused with {Code::unsupported}, since no processor is
-///   atomic with GPUs. Atomics are not atomic with puts and gets.
+///   std::atomic_ref, unless it has chosen AtomicsOf::targets. Else a thread of the owner does (see `describe`), and
+///   the owner uses a target of its own; 16 are under way, and the stream waits for the line to that thread, and for
+///   the oldest reply. In memory of a GPU, kernels on streams of GPUs carry atomics out: on streams of that GPU, or of
+///   a GPU that reaches its memory and has native atomics there. Atomics in another order are refused with
+///   {Code::unsupported}, since no processor is atomic with GPUs. Atomics are not atomic with puts and gets.
 ///
 /// @par Errors
 ///   The errors of a Sender's verbs, and its failures. {Code::bad_argument} also if the bytes do not lie inside the

@@ -137,6 +137,21 @@ TEST_P(WindowTurns, change_each_number_as_instructions_do) {
   });
 }
 
+TEST_P(WindowTurns, take_several_for_very_many_numbers) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    constexpr std::size_t kVeryMany = 20'001;
+    WindowSide side = side_of(context, kVeryMany * kWord, kVeryMany * kWord);
+    for (std::size_t i = 0; i < kVeryMany; ++i) set_word(side.local.bytes(), i, i);
+    if (context.rank() == 0) fill_words(side.memory.bytes(), 1);
+    board().meet(context);
+    side.target.accumulate(side.stream(), Op::sum, Number::uint64, side.piece(0, kVeryMany * kWord), 0);
+    side.meet();
+    for (std::size_t i = 0; context.rank() == 0 && i < kVeryMany; ++i)
+      ASSERT_EQ(word_at(side.memory.bytes(), i), 1 + i * static_cast<std::uint64_t>(context.size())) << "number " << i;
+    board().meet(context);
+  });
+}
+
 TEST_P(WindowTurns, have_no_counter_more) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();
