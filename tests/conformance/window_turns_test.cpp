@@ -218,13 +218,17 @@ TEST_P(LostTurns, are_those_of_others_then) {
     if (context.rank() == 0) fill_words(own.memory.bytes(), 0);
     board().meet(context);
     if (context.rank() == kDies) {
-      ::signal(SIGSEGV, [](int) { ::raise(SIGKILL); });
+      ::signal(SIGSEGV, [](int) {
+        board().set(kReady, 1);
+        ::raise(SIGKILL);
+      });
       operands.forbid();
       target.accumulate({}, Op::sum, Number::uint64, region.all(), 0);
       target.flush({});
       ADD_FAILURE() << "the numbers could be read";
       return;
     }
+    board().await(kReady, 1);  // it is the turn of the rank that dies
     constexpr std::uint64_t kTimes = 50;
     for (std::uint64_t i = 0; i < kTimes; ++i) {
       target.accumulate({}, Op::sum, Number::uint64, region.all(), 0);
