@@ -181,11 +181,7 @@ void MappedAccess::reach_from(device::Driver& driver) {
   }
 }
 
-void MappedAccess::take_turns(Rank rank) noexcept {
-  turns_ = {counters_.back().word, rank};
-  counters_ = counters_.first(counters_.size() - 1);
-  bounds_.counters = counters_.size();
-}
+void MappedAccess::take_turns(Rank rank) noexcept { turns_ = {counters_.back().word, rank}; }
 
 /// The owner may read the word meanwhile: it has the old value or the new one.
 std::uint64_t MappedAccess::change_in_turn(std::byte* at, Request::Kind kind, std::uint64_t operand,

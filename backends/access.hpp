@@ -144,8 +144,7 @@ class MappedAccess final : public StreamAccess {
     if (turns_.taken_by_all()) return accumulate_in_turn(at, op, number, operands);
     change_numbers(at, op, number, operands);
   }
-  /// The last counter is none, but the lock of the window, for its atomics by rank `rank` of the job. Before any
-  /// access.
+  /// The last counter is the lock of the window, which atomics take for rank `rank` of the job. Before any access.
   void take_turns(Rank rank) noexcept;
 
   void reach_from(device::Driver& driver) override;
