@@ -12,6 +12,7 @@
 
 #include "backends/numbers.hpp"
 #include "backends/put.hpp"
+#include "backends/turns.hpp"
 #include "base/copy.hpp"
 
 namespace sluice::backends {
@@ -133,8 +134,18 @@ class MappedAccess final : public StreamAccess {
   }
   std::uint64_t change_now(Request::Kind kind, std::uint64_t offset, std::uint64_t operand,
                            std::uint64_t compare) noexcept {
-    return change_word(offered_.data + offset, kind, operand, compare);
+    std::byte* const at = offered_.data + offset;
+    if (turns_.taken_by_all()) [[unlikely]]
+      return change_in_turn(at, kind, operand, compare);
+    return change_word(at, kind, operand, compare);
   }
+  void accumulate_now(Op op, Number number, std::uint64_t offset, std::span<const std::byte> operands) noexcept {
+    std::byte* const at = offered_.data + offset;
+    if (turns_.taken_by_all()) return accumulate_in_turn(at, op, number, operands);
+    change_numbers(at, op, number, operands);
+  }
+  /// The last counter is the lock of the window, which atomics take for rank `rank` of the job. Before any access.
+  void take_turns(Rank rank) noexcept;
 
   void reach_from(device::Driver& driver) override;
   Held forget_peer() noexcept override { return {std::exchange(mapped_, {}), std::exchange(reached_, {})}; }
@@ -145,10 +156,15 @@ class MappedAccess final : public StreamAccess {
 
  private:
   void carry_out(device::Lane lane, const Request& request) override;
+  void change(const Request& request) noexcept;
+  std::uint64_t change_in_turn(std::byte* at, Request::Kind kind, std::uint64_t operand,
+                               std::uint64_t compare) noexcept;
+  void accumulate_in_turn(std::byte* at, Op op, Number number, std::span<const std::byte> operands) noexcept;
 
   device::Extent offered_;
   Mapped mapped_;
   device::Reached reached_;
+  Turns turns_;
 };
 
 /// Posted by the engine when its bell was rung.

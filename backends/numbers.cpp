@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/copy.hpp"
 #include "base/wide.hpp"
 #include "device/arithmetic.hpp"
 
@@ -94,25 +95,77 @@ void replace_all(std::byte* at, std::span<const std::byte> operands) noexcept {
   }
 }
 
-template <class T>
-void change_numbers_of(std::byte* at, Op op, std::span<const std::byte> operands) noexcept {
-  if (op == Op::replace) return replace_all<T>(at, operands);
-  kernel::with_change<T>(op, [&](auto change) { change_all<T>(at, operands, change); });
+/// Calls `visit(value)` with a value of the type of the numbers.
+template <class Visit>
+void with_type(Number number, Visit visit) noexcept {
+  switch (number) {
+    case Number::int32: return visit(std::int32_t{});
+    case Number::uint32: return visit(std::uint32_t{});
+    case Number::int64: return visit(std::int64_t{});
+    case Number::uint64: return visit(std::uint64_t{});
+    case Number::float32: return visit(float{});
+    case Number::float64: return visit(double{});
+    case Number::float16:
+    case Number::bfloat16: return;  // of collectives alone
+  }
+}
+
+/// The loop, which the compiler makes of vectors.
+template <class T, class Change>
+[[gnu::always_inline]] inline void change_plainly(std::byte* at, const std::byte* operands,
+                                                  std::size_t bytes) noexcept {
+  kernel::combine_numbers<T, false>(kernel::Thread(), at, at, operands, bytes / sizeof(T), Change());
+}
+
+#if defined(__x86_64__)
+
+const bool g_has_avx2 = [] {
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx2") != 0;
+}();
+
+template <class T, class Change>
+[[gnu::target("avx2")]] void change_256(std::byte* at, const std::byte* operands, std::size_t bytes) noexcept {
+  change_plainly<T, Change>(at, operands, bytes);
+}
+
+template <class T, class Change>
+void change_alone(std::byte* at, const std::byte* operands, std::size_t bytes) noexcept {
+  if (bytes == sizeof(T)) return change_plainly<T, Change>(at, operands, sizeof(T));
+  if (g_has_avx2) return change_256<T, Change>(at, operands, bytes);
+  change_plainly<T, Change>(at, operands, bytes);
+}
+
+#else
+
+template <class T, class Change>
+void change_alone(std::byte* at, const std::byte* operands, std::size_t bytes) noexcept {
+  change_plainly<T, Change>(at, operands, bytes);
+}
+
+#endif
+
+void replace_alone(std::byte* at, const std::byte* operands, std::size_t bytes) noexcept {
+  base::copy_bytes(at, operands, bytes);
 }
 
 }  // namespace
 
 void change_numbers(std::byte* at, Op op, Number number, std::span<const std::byte> operands) noexcept {
-  switch (number) {
-    case Number::int32: return change_numbers_of<std::int32_t>(at, op, operands);
-    case Number::uint32: return change_numbers_of<std::uint32_t>(at, op, operands);
-    case Number::int64: return change_numbers_of<std::int64_t>(at, op, operands);
-    case Number::uint64: return change_numbers_of<std::uint64_t>(at, op, operands);
-    case Number::float32: return change_numbers_of<float>(at, op, operands);
-    case Number::float64: return change_numbers_of<double>(at, op, operands);
-    case Number::float16:
-    case Number::bfloat16: return;  // of collectives alone
-  }
+  with_type(number, [&](auto value) {
+    using T = decltype(value);
+    if (op == Op::replace) return replace_all<T>(at, operands);
+    kernel::with_change<T>(op, [&](auto change) { change_all<T>(at, operands, change); });
+  });
+}
+
+ChangeAlone change_alone(Op op, Number number) noexcept {
+  ChangeAlone found = &replace_alone;
+  with_type(number, [&](auto value) {
+    using T = decltype(value);
+    kernel::with_change<T>(op, [&](auto change) { found = &change_alone<T, decltype(change)>; });
+  });
+  return found;
 }
 
 }  // namespace sluice::backends

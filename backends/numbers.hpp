@@ -18,4 +18,8 @@ constexpr std::size_t size_of(Number number) noexcept {
 /// one step; several may be changed in the same one.
 void change_numbers(std::byte* at, Op op, Number number, std::span<const std::byte> operands) noexcept;
 
+/// Changes numbers of one type at `at`, by the processor's vectors, while nobody else does. `bytes`: more than 0.
+using ChangeAlone = void (*)(std::byte* at, const std::byte* operands, std::size_t bytes) noexcept;
+ChangeAlone change_alone(Op op, Number number) noexcept;
+
 }  // namespace sluice::backends

@@ -35,7 +35,8 @@ template <sluice::AtomicsBy by, sluice_atomics_by c_by>
 constexpr bool same_atomics = static_cast<int>(by) == static_cast<int>(c_by);
 static_assert(same_atomics<sluice::AtomicsBy::processors, SLUICE_ATOMICS_BY_PROCESSORS> &&
               same_atomics<sluice::AtomicsBy::owner, SLUICE_ATOMICS_BY_OWNER> &&
-              same_atomics<sluice::AtomicsBy::gpus, SLUICE_ATOMICS_BY_GPUS>);
+              same_atomics<sluice::AtomicsBy::gpus, SLUICE_ATOMICS_BY_GPUS> &&
+              same_atomics<sluice::AtomicsBy::turns, SLUICE_ATOMICS_BY_TURNS>);
 
 static_assert(sizeof(sluice::WindowHandle) == SLUICE_WINDOW_HANDLE_BYTES);
 static_assert(sluice::Window::kMostCounters == SLUICE_MOST_COUNTERS);
@@ -75,6 +76,14 @@ sluice_code sluice_window_open_counted(sluice_context* context, const char* name
                                        size_t offset, size_t bytes, uint32_t counters, sluice_window** window) {
   return create(window, [&] {
     return sluice_window{at(context).window(text_of(name), slice_of(memory, offset, bytes), counters)};
+  });
+}
+
+sluice_code sluice_window_open_for_targets(sluice_context* context, const char* name, const sluice_memory* memory,
+                                           size_t offset, size_t bytes, uint32_t counters, sluice_window** window) {
+  return create(window, [&] {
+    return sluice_window{
+        at(context).window(text_of(name), slice_of(memory, offset, bytes), counters, sluice::AtomicsOf::targets)};
   });
 }
 

@@ -169,13 +169,14 @@ struct detail::ContextAccess {
     return ChannelAccess::make<Handle>(std::move(core));
   }
   static Context::Impl& of(const Context& context) { return context.in(); }
-  static Window open_window(Context::Impl& in, std::string_view name, Slice memory, std::uint32_t counters) {
+  static Window open_window(Context::Impl& in, std::string_view name, Slice memory, std::uint32_t counters,
+                            AtomicsOf atomics) {
     memory = SliceAccess::own(std::move(memory));
     if (const std::string why = runtime::why_no_window(memory); !why.empty()) throw in.bad(why);
     if (counters > Window::kMostCounters) throw in.bad("a window of " + std::to_string(counters) + " counters");
     const auto services = in.world->services();
     runtime::WindowOpening opening{
-        window_scope(in, name),           std::string(name), in.rank, in.ranks, memory, counters,
+        window_scope(in, name),           std::string(name), in.rank, in.ranks, memory, counters, atomics,
         base::hash(in.world->place().job)};
     const auto make = [&] { return base::make_here<runtime::WindowCore>(services, std::move(opening)); };
     auto core = in.with_resources(make, Code::out_of_resources, -1, 0, "making a window");
@@ -322,8 +323,8 @@ Plan Context::plan() {
   return detail::PlanAccess::make(base::make_here<detail::PlanCore>(in().world->services(), in().rank));
 }
 
-Window Context::window(std::string_view name, Slice memory, std::uint32_t counters) {
-  return ContextAccess::open_window(in(), name, std::move(memory), counters);
+Window Context::window(std::string_view name, Slice memory, std::uint32_t counters, AtomicsOf atomics) {
+  return ContextAccess::open_window(in(), name, std::move(memory), counters, atomics);
 }
 
 Target Context::target(Rank peer, std::string_view name) {

@@ -214,6 +214,7 @@ void Registry::lose(ChannelEnd& end, const Peer& peer) {
   const std::string& why = aborted ? peer.last_words : peer.why_lost;
   if (end.opening.key.role == Role::window) {
     closing_.insert(&end);
+    static_cast<WindowEnd&>(end).end_turn_of_peer();
     if (!end.closing.theirs) lose_target(end, code, why);
   }
   end.peer_lost(code, why);

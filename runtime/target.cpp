@@ -18,7 +18,9 @@ class TargetCore::AccessPut final : public backends::Put {
       : Put(access->fired_by), posted(access->posted), access_(std::move(access)), of_gpu_(facts.of_gpu),
         gpu_(facts.gpu) {
     if (!of_gpu_) {
-      atomics_ = std::string("; atomics: by ") + (facts.by_agent ? "a thread of the owner" : "the processor");
+      atomics_ = std::string("; atomics: by ") + (facts.by_agent   ? "a thread of the owner"
+                                                  : facts.in_turns ? "the processors of one rank at a time"
+                                                                   : "the processor");
     } else if (access_->by_mapping == nullptr) {
       refuse_atomics("it is memory of a GPU, and not mapped here");
     } else {
@@ -93,6 +95,7 @@ std::unique_ptr<backends::Put> TargetCore::prepare(backends::Link& link, RemoteE
   if (maps_ != nullptr) mappings_.assign(maps_->mappings().begin(), maps_->mappings().end());
   if (maps_ != nullptr && maps_->offered().driver == nullptr) stores_ = maps_;
   if (!facts_.by_agent) words_ = stores_;
+  if (maps_ != nullptr && facts_.in_turns) maps_->take_turns(services().rank);
   posts_ = accesses->posted != nullptr;
   if (posts_) services().engine.watch(*accesses->posted);
   return accesses;
@@ -249,9 +252,7 @@ std::string TargetCore::state() const {
          std::to_string(done.value.load(std::memory_order_relaxed)) + (connected() ? ", connected" : ", not connected");
 }
 
-void TargetCore::check_range(std::uint64_t offset, std::uint64_t bytes) const {
-  if (!connected() && !block_) return;
-  if (has(offset, bytes)) return;
+void TargetCore::refuse_range(std::uint64_t offset, std::uint64_t bytes) const {
   throw error(Code::bad_argument, epoch() + 1,
               std::to_string(bytes) + " bytes at offset " + std::to_string(offset) + " do not lie inside the " +
                   std::to_string(this->bytes()) + " that it reaches");
@@ -269,8 +270,7 @@ void TargetCore::check_fired_by_stream() const {
   throw error(Code::unsupported, epoch() + 1, "accesses that the engine posts, on the stream of a GPU: " + describe());
 }
 
-void TargetCore::check_aligned(std::uint64_t offset, std::size_t size) const {
-  if (in_window(offset) % size == 0) return;
+void TargetCore::refuse_place(std::uint64_t offset, std::size_t size) const {
   throw error(Code::bad_argument, epoch() + 1,
               "an atomic at offset " + std::to_string(offset) + ", which is no multiple of " + std::to_string(size) +
                   " in the window");
@@ -500,6 +500,7 @@ void TargetCore::fire(device::Lane lane, std::uint64_t epoch, backends::Request 
   report_failure(lane);
   if (connected() && accesses_ != nullptr) {
     request.offset = in_window(request.offset);
+    refuse_counter(request);
     if (needs_agent(request) && !shut()) return fire_by_agent(lane, epoch, request);
     return accesses_->access().enqueue(lane, epoch, request);
   }
@@ -519,6 +520,13 @@ void TargetCore::give_notice(device::Lane lane, std::uint64_t epoch, const backe
   if (lane.gpu != nullptr) lane.gpu->write(notices_done_->word, notices_enqueued_);
 }
 
+/// Fails the target if the window has no such counter. Behind its counters may be its lock.
+void TargetCore::refuse_counter(const backends::Request& request) noexcept {
+  if (request.counter == kNone || request.counter < facts_.counters) return;
+  fail(Code::misuse,
+       "counter " + std::to_string(request.counter) + " of a window that has " + std::to_string(facts_.counters));
+}
+
 bool TargetCore::needs_agent(const backends::Request& request) const noexcept {
   if (request.atomic()) return facts_.by_agent;
   return request.counter != kNone && !accesses_->access().counts;
@@ -527,11 +535,6 @@ bool TargetCore::needs_agent(const backends::Request& request) const noexcept {
 /// The agent raises the counter after what it has put or changed itself. Else that must have completed before.
 void TargetCore::fire_by_agent(device::Lane lane, std::uint64_t epoch, backends::Request request) {
   backends::Request access{Kind::put, 0, {}};
-  if (request.counter != kNone && request.counter >= facts_.counters) {
-    fail(Code::misuse,
-         "counter " + std::to_string(request.counter) + " of a window that has " + std::to_string(facts_.counters));
-    return accesses_->access().enqueue(lane, epoch, access);
-  }
   if (request.kind == Kind::get || request.gpus != nullptr || facts_.of_gpu ||
       (request.kind == Kind::put && request.local.size() > AgentLine::kMost)) {
     const std::uint32_t counter = std::exchange(request.counter, kNone);
@@ -605,6 +608,12 @@ void TargetCore::accumulate(Stream stream, Op op, Number number, const Slice& lo
   if (local.bytes() % size != 0) {
     throw error(Code::bad_argument, epoch() + 1,
                 std::to_string(local.bytes()) + " bytes are no numbers of " + std::to_string(size));
+  }
+  if (changes_now(stream) && of_host(local)) [[likely]] {
+    return carry_out_now([&] {
+      words_->accumulate_now(op, number, in_window(offset), {local.data(), local.bytes()});
+      if (!failed()) words_->count_now(counter);
+    });
   }
   check_numbers(stream, local);
   check_stream(stream, true, counter);

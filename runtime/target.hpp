@@ -54,10 +54,12 @@ class TargetCore final : public ChannelEnd {
            has(offset, local.bytes());
   }
   void move_now(Kind kind, const Slice& local, std::uint64_t offset, std::uint32_t counter = kNone);
+  bool changes_now(Stream stream) const noexcept {
+    return stream.kind() == Stream::Kind::program_order && words_ != nullptr;
+  }
   bool changes_now(Stream stream, std::uint64_t offset) const noexcept {
     constexpr std::size_t kWord = sizeof(std::uint64_t);
-    return stream.kind() == Stream::Kind::program_order && words_ != nullptr && has(offset, kWord) &&
-           in_window(offset) % kWord == 0;
+    return changes_now(stream) && has(offset, kWord) && in_window(offset) % kWord == 0;
   }
   /// Returns the old value.
   std::uint64_t change_now(Kind kind, std::uint64_t offset, std::uint64_t operand, std::uint64_t compare);
@@ -137,8 +139,19 @@ class TargetCore final : public ChannelEnd {
   bool has(std::uint64_t offset, std::uint64_t size) const noexcept {
     return offset <= bytes() && size <= bytes() - offset;
   }
-  void check_range(std::uint64_t offset, std::uint64_t bytes) const;
-  void check_aligned(std::uint64_t offset, std::size_t size) const;
+  void check_range(std::uint64_t offset, std::uint64_t bytes) const {
+    if ((!connected() && !block_) || has(offset, bytes)) [[likely]]
+      return;
+    refuse_range(offset, bytes);
+  }
+  /// `size`: a power of 2.
+  void check_aligned(std::uint64_t offset, std::size_t size) const {
+    if ((in_window(offset) & (size - 1)) == 0) [[likely]]
+      return;
+    refuse_place(offset, size);
+  }
+  [[noreturn]] void refuse_range(std::uint64_t offset, std::uint64_t bytes) const;
+  [[noreturn]] void refuse_place(std::uint64_t offset, std::size_t size) const;
   void enqueue_change(Stream stream, Kind kind, std::uint64_t offset, std::uint64_t operand, std::uint64_t compare,
                       std::byte* old);
   std::uint64_t in_window(std::uint64_t offset) const noexcept { return offset + (block_ ? block_->offset : 0); }
@@ -149,6 +162,7 @@ class TargetCore final : public ChannelEnd {
   void give_notice(device::Lane lane, std::uint64_t epoch, const backends::Request& request, Tag tag);
   void fire(device::Lane lane, std::uint64_t epoch, backends::Request request);
   bool needs_agent(const backends::Request& request) const noexcept;
+  void refuse_counter(const backends::Request& request) noexcept;
   void fire_by_agent(device::Lane lane, std::uint64_t epoch, backends::Request request);
   /// Calls `work()`; an error of a channel fails the target.
   template <class Work>

@@ -75,7 +75,7 @@ backends::Key WindowEnd::open_landing(backends::Link& link, std::vector<backends
 }
 
 std::string text_of(const WindowFacts& facts) {
-  const char agent = facts.of_gpu ? 'g' : facts.by_agent ? 'a' : 'p';
+  const char agent = facts.of_gpu ? 'g' : facts.by_agent ? 'a' : facts.in_turns ? 't' : 'p';
   std::string text = agent + std::to_string(facts.counters) + ' ' + std::to_string(facts.at) + ' ';
   if (facts.of_gpu) text.append(reinterpret_cast<const char*>(facts.gpu.data()), facts.gpu.size());
   return text + facts.scope;
@@ -88,6 +88,7 @@ WindowFacts facts_of(std::string_view text) {
   WindowFacts facts;
   facts.by_agent = text.front() == 'a';
   facts.of_gpu = text.front() == 'g';
+  facts.in_turns = text.front() == 't';
   const std::size_t scope = second + 1 + (facts.of_gpu ? sizeof facts.gpu : 0);
   if (scope > text.size()) return {};
   if (facts.of_gpu) std::memcpy(facts.gpu.data(), text.data() + second + 1, sizeof facts.gpu);
@@ -116,7 +117,7 @@ device::GpuId gpu_of(const Slice& memory) {
 
 WindowCore::WindowCore(std::shared_ptr<const Services> services, WindowOpening what)
     : opening(std::move(what)), id(new_secret()), scope_of_handle(scope_of(id)), services_(std::move(services)),
-      gpu_(gpu_of(opening.memory)), counter_words_(opening.counters) {
+      gpu_(gpu_of(opening.memory)), counter_words_(opening.counters + (opening.atomics == AtomicsOf::targets ? 1 : 0)) {
   if (!all_map(opening.memory)) need_agent();
   notice_end = base::make_here<NoticeEnd>(services_, opening_alone(0, Role::notices));
 }
@@ -133,8 +134,10 @@ bool WindowCore::all_map(const Slice& memory) const noexcept {
 WindowFacts WindowCore::facts(const Piece* piece) const {
   const Slice& memory = piece == nullptr ? opening.memory : piece->memory;
   WindowFacts facts;
-  facts.of_gpu = extent_of(memory).driver != nullptr;
-  facts.by_agent = !facts.of_gpu && !all_map(memory);
+  const AtomicsBy by = atomics_in(memory);
+  facts.of_gpu = by == AtomicsBy::gpus;
+  facts.by_agent = by == AtomicsBy::owner;
+  facts.in_turns = by == AtomicsBy::turns;
   facts.counters = opening.counters;
   facts.at = piece == nullptr ? 0 : piece->at;
   facts.scope = piece == nullptr ? scope_of_handle : piece->scope;
@@ -145,7 +148,7 @@ WindowFacts WindowCore::facts(const Piece* piece) const {
 /// Without the registry's mutex, which it takes. The registry reads `agent_` with it.
 void WindowCore::need_agent() {
   if (agent_ != nullptr) return;
-  auto made = std::make_unique<Agent>(services_, counter_words_.all());
+  auto made = std::make_unique<Agent>(services_, counter_words_.all().first(opening.counters));
   const std::lock_guard lock(services_->registry.mutex());
   agent_ = std::move(made);
 }
@@ -175,7 +178,8 @@ Opening WindowCore::opening_alone(std::uint32_t number, Role role) const {
 }
 
 ChannelEnd& WindowCore::admit(const ChannelKey& key, const std::shared_ptr<const Piece>& piece) {
-  auto end = base::make_here<WindowEnd>(services_, opening_for(key, piece.get()), counter_words_.extent(), piece);
+  auto end =
+      base::make_here<WindowEnd>(services_, opening_for(key, piece.get()), counter_words_.extent(), turns(), piece);
   WindowEnd& made = *end;
   ends[made.id] = std::move(end);
   return made;
@@ -318,6 +322,7 @@ std::string WindowCore::describe() const {
   if (!pieces.empty()) text += std::to_string(pieces.size()) + " pieces attached, ";
   text += std::to_string(ends.size()) + (ends.size() == 1 ? " target" : " targets");
   switch (atomics()) {
+    case AtomicsBy::turns: return text + "; atomics: by processors of one rank at a time, as the owner has chosen";
     case AtomicsBy::gpus: return text + "; atomics: " + backends::kByKernels;
     case AtomicsBy::owner: return text + "; atomics: by a thread of the owner, since not every rank maps the memory";
     case AtomicsBy::processors: break;
@@ -325,9 +330,17 @@ std::string WindowCore::describe() const {
   return text + "; atomics: by processors, since every rank maps the memory";
 }
 
-AtomicsBy WindowCore::atomics() const noexcept {
-  if (extent_of(opening.memory).driver != nullptr) return AtomicsBy::gpus;
-  return all_map(opening.memory) ? AtomicsBy::processors : AtomicsBy::owner;
+AtomicsBy WindowCore::atomics_in(const Slice& memory) const noexcept {
+  if (extent_of(memory).driver != nullptr) return AtomicsBy::gpus;
+  if (!all_map(memory)) return AtomicsBy::owner;
+  return opening.atomics == AtomicsOf::targets ? AtomicsBy::turns : AtomicsBy::processors;
+}
+
+AtomicsBy WindowCore::atomics() const noexcept { return atomics_in(opening.memory); }
+
+/// The lock, which is behind the counters; null: there is none.
+base::Word* WindowCore::turns() const noexcept {
+  return opening.atomics == AtomicsOf::targets ? &counter_words_.all()[opening.counters].word : nullptr;
 }
 
 namespace {

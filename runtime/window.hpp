@@ -37,12 +37,19 @@ struct Piece {
 /// verbs. It closes by itself when the peer closes its target, or dies.
 class WindowEnd final : public ChannelEnd {
  public:
-  /// `counters`: memory of their words, which the peer raises. `piece`: null: of the window itself.
-  WindowEnd(std::shared_ptr<const Services> services, Opening what, const device::Extent& counters,
+  /// `counters`: memory of their words, which the peer raises. `turns`: the lock of the window; null: it has none.
+  /// `piece`: null: of the window itself.
+  WindowEnd(std::shared_ptr<const Services> services, Opening what, const device::Extent& counters, base::Word* turns,
             std::shared_ptr<const Piece> of_piece)
-      : ChannelEnd(std::move(services), std::move(what)), piece(std::move(of_piece)), counters_(counters) {}
+      : ChannelEnd(std::move(services), std::move(what)), piece(std::move(of_piece)), counters_(counters),
+        turns_(turns) {}
 
   const std::shared_ptr<const Piece> piece;
+
+  /// The peer has died: no thread of it runs any more.
+  void end_turn_of_peer() noexcept {
+    if (turns_ != nullptr) backends::Turns::end_that_of(*turns_, opening.key.world_peer);
+  }
 
   backends::Key open_landing(backends::Link& link, std::vector<backends::Signal> more) override;
   bool passed() const noexcept override { return true; }
@@ -60,6 +67,7 @@ class WindowEnd final : public ChannelEnd {
   backends::AfterTurn poll() override { return backends::AfterTurn::nothing; }
 
   const device::Extent counters_;
+  base::Word* const turns_;
 };
 
 /// A window as its owner opened it.
@@ -70,6 +78,7 @@ struct WindowOpening {
   std::vector<Rank> ranks;  ///< of the job, by rank of its context; empty: the same
   Slice memory;
   std::uint32_t counters = 0;
+  AtomicsOf atomics{};
   std::uint64_t job = 0;  ///< tells handles of this job from those of others
 };
 
@@ -77,6 +86,7 @@ struct WindowOpening {
 struct WindowFacts {
   bool by_agent = false;  ///< an agent carries out the atomics
   bool of_gpu = false;    ///< memory of a GPU, in which kernels carry out the atomics
+  bool in_turns = false;  ///< processors do, one rank at a time; the lock is behind the counters
   std::uint32_t counters = 0;
   std::uint64_t at = 0;  ///< offset of the piece
   device::GpuId gpu{};   ///< the GPU that has the memory
@@ -138,6 +148,8 @@ class WindowCore {
  private:
   Opening opening_for(const ChannelKey& key, const Piece* piece = nullptr) const;
   bool all_map(const Slice& memory) const noexcept;
+  AtomicsBy atomics_in(const Slice& memory) const noexcept;
+  base::Word* turns() const noexcept;
   WindowFacts facts(const Piece* piece) const;
   void need_agent();
   std::uint64_t place_for(std::optional<std::uint64_t> at, std::uint64_t bytes) const;

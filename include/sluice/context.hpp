@@ -98,11 +98,12 @@ class SLUICE_EXPORT Context {
 
   /// Makes a window of `memory`, which peers of this context reach by this rank and `name`. No other rank takes part.
   /// The memory, of the host or of a GPU, begins at a multiple of 8 bytes. `name`: 1 to 4096 characters. `counters`:
-  /// how many the window has, up to Window::kMostCounters, which begin at 0.
+  /// how many the window has, up to Window::kMostCounters, which begin at 0. `atomics`: whose atomics change it.
   /// @throws Error{Code::bad_argument} for other memory, an empty slice, another name, or too many counters;
   ///   {Code::misuse} if a window of this name is open here, or this rank has ended; {Code::aborted} if the job has
   ///   ended; {Code::out_of_resources}.
-  Window window(std::string_view name, Slice memory, std::uint32_t counters = 0);
+  Window window(std::string_view name, Slice memory, std::uint32_t counters = 0,
+                AtomicsOf atomics = AtomicsOf::programs);
   /// Opens the window that `peer`, which may be this rank, has made under this name, or will make. Returns at once. As
   /// for a channel, `wait_connected` and the first access wait for it.
   /// @throws Error as `sender`

@@ -33,8 +33,19 @@ using WindowHandle = std::array<std::byte, 64>;
 enum class AtomicsBy : std::uint8_t {
   processors,  ///< of all ranks, since every rank maps the memory: std::atomic_ref of the owner is atomic with them
   owner,       ///< a thread of the owner, whose program uses a target of its own
-  gpus         ///< kernels on the streams of GPUs, of ranks that map the window, which is memory of a GPU. Atomics of
+  gpus,        ///< kernels on the streams of GPUs, of ranks that map the window, which is memory of a GPU. Atomics of
                ///< other kernels are atomic with them if their scope is the system.
+  turns  ///< processors of all ranks, one rank at a time: the owner has chosen AtomicsOf::targets, and its program
+         ///< uses a target of its own
+};
+
+/// Whose atomics change the words of a window. The owner chooses it for memory of the host that every rank maps; it
+/// changes nothing for other memory.
+enum class AtomicsOf : std::uint8_t {
+  programs,  ///< those of targets and of std::atomic_ref in mapped memory: each number is changed by an instruction
+  targets    ///< those of targets alone, which take a lock of the window: so an accumulate of many numbers is a loop of
+             ///< vectors, and takes about a tenth of the time. A program may read by std::atomic_ref a word that
+             ///< accumulates do not change.
 };
 
 /// Notice to the owner of a window that an access by `put_tagged` or `get_tagged` has completed.
@@ -199,11 +210,11 @@ SLUICE_EXPORT std::vector<Extent> strided(std::size_t count, std::size_t bytes, 
 /// @par Atomics
 ///   They change a word of 8 bytes at a multiple of 8, or numbers at a multiple of their size, in one step, for all
 ///   targets of all ranks. If every rank maps the window, the processor carries them out; the owner may then also use
-///   std::atomic_ref. Else a thread of the owner does (see `describe`), and the owner uses a target of its own; 16 are
-///   under way, and the stream waits for the line to that thread, and for the oldest reply. In memory of
-///   a GPU, kernels on streams of GPUs carry atomics out: on streams of that GPU, or of a GPU that reaches its memory
-///   and has native atomics there. Atomics in another order are refused with {Code::unsupported}, since no processor is
-///   atomic with GPUs. Atomics are not atomic with puts and gets.
+///   std::atomic_ref, unless it has chosen AtomicsOf::targets. Else a thread of the owner does (see `describe`), and
+///   the owner uses a target of its own; 16 are under way, and the stream waits for the line to that thread, and for
+///   the oldest reply. In memory of a GPU, kernels on streams of GPUs carry atomics out: on streams of that GPU, or of
+///   a GPU that reaches its memory and has native atomics there. Atomics in another order are refused with
+///   {Code::unsupported}, since no processor is atomic with GPUs. Atomics are not atomic with puts and gets.
 ///
 /// @par Errors
 ///   The errors of a Sender's verbs, and its failures. {Code::bad_argument} also if the bytes do not lie inside the
@@ -225,7 +236,7 @@ class SLUICE_EXPORT Target : public ChannelHandle {
   /// what it has mapped from another; a collective in place lands aside.
   ///
   /// Nothing orders such accesses, and no failure stops them: that takes channels, notices, a barrier. If processors
-  /// carry out the atomics (see `describe`), std::atomic_ref is atomic with them. The region keeps
+  /// carry out the atomics (AtomicsBy::processors), std::atomic_ref is atomic with them. The region keeps
   /// the mapping, also after this target was closed and after the owner's death. But if the owner is a thread of this
   /// process, it lasts only until the owner frees it. Do not close a channel on it later than that. The same holds for
   /// a GPU's memory that the program has allocated: drivers leave undefined what a process then finds there.

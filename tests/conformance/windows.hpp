@@ -27,9 +27,9 @@ inline void set_word(std::span<std::byte> bytes, std::size_t index, std::uint64_
 /// The window of rank 0, and a target of it at every rank.
 struct WindowSide {
   WindowSide(Context& in, const Case& one, std::size_t window_bytes, std::size_t local_bytes,
-             std::uint32_t counters = 0)
+             std::uint32_t counters = 0, AtomicsOf atomics = AtomicsOf::programs)
       : context(in), order(one), memory(in, one, in.rank() == 0 ? window_bytes : kWord), local(in, one, local_bytes) {
-    if (in.rank() == 0) window = in.window(kWindow, memory.all(), counters);
+    if (in.rank() == 0) window = in.window(kWindow, memory.all(), counters, atomics);
     target = in.target(0, kWindow);
   }
 

@@ -23,7 +23,8 @@ class WindowWay {
       : memory_(workload.context.allocate(layout.window)), local_(workload.context.allocate(layout.payload)),
         empty_(workload.context.allocate(2)), message_(local_.slice(0, layout.message)),
         word_(local_.slice(0, sizeof(Word))),
-        window_(workload.context.window(fmt::format("sluice-bench {}", workload.tag), memory_.all(), 1)),
+        window_(workload.context.window(fmt::format("sluice-bench {}", workload.tag), memory_.all(), 1,
+                                        atomics_of(workload.access))),
         target_(workload.context.target(exchange(workload.context, workload.peer, window_.handle()))),
         out_(workload.context.sender(workload.peer, workload.tag, empty_.slice(0, 1))),
         in_(workload.context.receiver(workload.peer, workload.tag, empty_.slice(1, 1))) {
@@ -103,6 +104,11 @@ class WindowWay {
   }
 
  private:
+  /// Those of MPI's windows, too, are atomic with accesses of MPI's alone.
+  static sluice::AtomicsOf atomics_of(Access access) {
+    return access == Access::accumulate ? sluice::AtomicsOf::targets : sluice::AtomicsOf::programs;
+  }
+
   sluice::Memory memory_;
   sluice::Memory local_;
   sluice::Memory empty_;

@@ -25,6 +25,11 @@ SLUICE_EXPORT sluice_code sluice_window_open(sluice_context* context, const char
 SLUICE_EXPORT sluice_code sluice_window_open_counted(sluice_context* context, const char* name,
                                                      const sluice_memory* memory, size_t offset, size_t bytes,
                                                      uint32_t counters, sluice_window** window);
+/// The same for atomics of targets alone; see AtomicsOf::targets in window.hpp.
+/// @return also SLUICE_BAD_ARGUMENT for too many counters
+SLUICE_EXPORT sluice_code sluice_window_open_for_targets(sluice_context* context, const char* name,
+                                                         const sluice_memory* memory, size_t offset, size_t bytes,
+                                                         uint32_t counters, sluice_window** window);
 /// Closes the window for all peers, and blocks the host until none of them touches its memory any more, which may be
 /// freed then. Closing a closed window does nothing.
 /// @return also SLUICE_TIMEOUT: the memory is still in use, and only this call may be made again
@@ -35,7 +40,8 @@ SLUICE_EXPORT size_t sluice_window_bytes(const sluice_window* window);
 typedef enum sluice_atomics_by {
   SLUICE_ATOMICS_BY_PROCESSORS = 0,
   SLUICE_ATOMICS_BY_OWNER = 1,
-  SLUICE_ATOMICS_BY_GPUS = 2
+  SLUICE_ATOMICS_BY_GPUS = 2,
+  SLUICE_ATOMICS_BY_TURNS = 3
 } sluice_atomics_by;
 
 /// Sets `by` to how atomics in the memory that the window was made of are carried out. The answer stays the same.

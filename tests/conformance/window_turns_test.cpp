@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// Windows whose atomics are those of targets alone: accumulates of many numbers and atomics on single words, by several
+// ranks at once.
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "tests/conformance/windows.hpp"
+#include "tests/faults/killed.hpp"
+
+namespace {
+
+using namespace sluice;
+using namespace sluice::test;
+
+constexpr std::size_t kMany = 1500;
+constexpr std::size_t kManyBytes = kMany * kWord;
+
+/// Words that a rank changes alone, one after another in an order that differs from rank to rank.
+std::size_t word_of(Rank rank, std::uint64_t round) {
+  return (static_cast<std::size_t>(rank) * 7 + round * 131) % kMany;
+}
+
+void fill_words(std::span<std::byte> bytes, std::uint64_t value) {
+  for (std::size_t i = 0; i < bytes.size() / kWord; ++i) set_word(bytes, i, value);
+}
+
+class WindowTurns : public testing::TestWithParam<Case> {
+ protected:
+  static WindowSide side_of(Context& context, std::size_t window_bytes, std::size_t local_bytes) {
+    return {context, GetParam(), window_bytes, local_bytes, 1, AtomicsOf::targets};
+  }
+};
+
+/// A round: all numbers, a few of them, and one by each of the calls for a word.
+void change_in_all_ways(WindowSide& side, std::uint64_t round) {
+  constexpr std::size_t kFew = 3;
+  const std::size_t word = word_of(side.context.rank(), round);
+  const std::size_t few = std::min(word, kMany - kFew);
+  const Slice old = side.piece(kManyBytes, kWord);
+  side.target.accumulate(side.stream(), Op::sum, Number::uint64, side.piece(0, kManyBytes), 0);
+  side.target.fetch_add(side.stream(), word * kWord, 1, old);
+  side.target.accumulate_notify(side.stream(), Op::sum, Number::uint64, side.piece(0, kFew * kWord), few * kWord, 0);
+  std::uint64_t expected = 0;
+  do {
+    side.target.fetch_add(side.stream(), word * kWord, 0, old);
+    side.flush();
+    expected = word_at(side.local.bytes(), kMany);
+    side.target.compare_swap(side.stream(), word * kWord, expected, expected + 1, old);
+    side.flush();
+  } while (word_at(side.local.bytes(), kMany) != expected);
+}
+
+std::vector<std::uint64_t> sums_after(std::uint64_t rounds, Rank ranks) {
+  constexpr std::size_t kFew = 3;
+  std::vector<std::uint64_t> sums(kMany, rounds * static_cast<std::uint64_t>(ranks));
+  for (Rank rank = 0; rank < ranks; ++rank) {
+    for (std::uint64_t round = 0; round < rounds; ++round) {
+      const std::size_t word = word_of(rank, round);
+      const std::size_t few = std::min(word, kMany - kFew);
+      sums[word] += 2;
+      for (std::size_t i = 0; i < kFew; ++i) ++sums[few + i];
+    }
+  }
+  return sums;
+}
+
+TEST_P(WindowTurns, lose_no_change_of_any_kind) {
+  Case three = GetParam();
+  three.ranks = 3;
+  run_peers(three.peers(), [](Context& context) {
+    const std::uint64_t rounds = GetParam().ground.slow ? 10 : 300;
+    WindowSide side = side_of(context, kManyBytes, kManyBytes + kWord);
+    fill_words(side.local.bytes(), 1);
+    if (context.rank() == 0) fill_words(side.memory.bytes(), 0);
+    board().meet(context);
+    for (std::uint64_t round = 0; round < rounds; ++round) change_in_all_ways(side, round);
+    side.meet();
+    if (context.rank() == 0) {
+      const std::vector<std::uint64_t> sums = sums_after(rounds, context.size());
+      for (std::size_t i = 0; i < kMany; ++i) ASSERT_EQ(word_at(side.memory.bytes(), i), sums[i]) << "number " << i;
+      EXPECT_EQ(side.window.count(0), rounds * static_cast<std::uint64_t>(context.size()));
+    }
+    board().meet(context);
+  });
+}
+
+TEST_P(WindowTurns, change_each_number_as_instructions_do) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    constexpr std::size_t kOdd = 37;
+    WindowSide side = side_of(context, 2 * kManyBytes, kManyBytes);
+    if (context.rank() == 0) {
+      EXPECT_NE(side.window.atomics(), AtomicsBy::processors);
+      for (std::size_t i = 0; i < 2 * kMany; ++i) set_word(side.memory.bytes(), i, i);
+    }
+    board().meet(context);
+    if (context.rank() == 1) {
+      for (std::size_t i = 0; i < kMany; ++i) set_word(side.local.bytes(), i, (i * 40503) % 2000);
+      const Slice numbers = side.piece(0, kOdd * kWord);
+      std::size_t at = kWord;
+      for (const Op op : {Op::sum, Op::min, Op::max, Op::replace, Op::bit_and, Op::bit_or, Op::bit_xor}) {
+        side.target.accumulate(side.stream(), op, Number::uint64, numbers, at);
+        at += 2 * kOdd * kWord;
+      }
+      side.flush();
+    }
+    board().meet(context);
+    if (context.rank() == 0) {
+      std::vector<std::uint64_t> expected(2 * kMany);
+      for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = i;
+      std::size_t at = 1;
+      for (const Op op : {Op::sum, Op::min, Op::max, Op::replace, Op::bit_and, Op::bit_or, Op::bit_xor}) {
+        for (std::size_t i = 0; i < kOdd; ++i) {
+          std::uint64_t& there = expected[at + i];
+          const std::uint64_t operand = (i * 40503) % 2000;
+          switch (op) {
+            case Op::sum: there += operand; break;
+            case Op::min: there = std::min(there, operand); break;
+            case Op::max: there = std::max(there, operand); break;
+            case Op::bit_and: there &= operand; break;
+            case Op::bit_or: there |= operand; break;
+            case Op::bit_xor: there ^= operand; break;
+            default: there = operand;
+          }
+        }
+        at += 2 * kOdd;
+      }
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        ASSERT_EQ(word_at(side.memory.bytes(), i), expected[i]) << "number " << i;
+    }
+    board().meet(context);
+  });
+}
+
+TEST_P(WindowTurns, take_several_for_very_many_numbers) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    constexpr std::size_t kVeryMany = 20'001;
+    WindowSide side = side_of(context, kVeryMany * kWord, kVeryMany * kWord);
+    for (std::size_t i = 0; i < kVeryMany; ++i) set_word(side.local.bytes(), i, i);
+    if (context.rank() == 0) fill_words(side.memory.bytes(), 1);
+    board().meet(context);
+    side.target.accumulate(side.stream(), Op::sum, Number::uint64, side.piece(0, kVeryMany * kWord), 0);
+    side.meet();
+    for (std::size_t i = 0; context.rank() == 0 && i < kVeryMany; ++i)
+      ASSERT_EQ(word_at(side.memory.bytes(), i), 1 + i * static_cast<std::uint64_t>(context.size())) << "number " << i;
+    board().meet(context);
+  });
+}
+
+TEST_P(WindowTurns, have_no_counter_more) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    const Buffer memory(context, one, 64);
+    HostStream host;
+    const Stream stream = Stream::host(host);
+    Target target = context.target(0, kWindow);
+    target.notify(stream, 1);
+    board().meet(context);
+    Window window;
+    if (context.rank() == 0) window = context.window(kWindow, memory.all(), 1, AtomicsOf::targets);
+    try {
+      target.flush(stream);
+      context.synchronize(stream);
+      ADD_FAILURE() << "not refused";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::misuse) << error.what();
+    }
+    board().meet(context);
+    if (context.rank() == 0) {
+      Target other = context.target(0, kWindow);
+      EXPECT_EQ(other.fetch_add(0, 0, 10s), word_at(memory.bytes(), 0));
+    }
+    board().meet(context);
+  });
+}
+
+// ---- ranks that die
+
+class LostTurns : public WithKills {};
+
+/// Pages of which the last cannot be read: an accumulate from there ends in the middle.
+class HalfReadable {
+ public:
+  HalfReadable()
+      : page_(static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))),
+        data_(static_cast<std::byte*>(
+            ::mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
+    fill_words({data_, bytes()}, 1);
+  }
+  std::size_t bytes() const { return 2 * page_; }
+  std::byte* data() const { return data_; }
+  void forbid() { ::mprotect(data_ + page_, page_, PROT_NONE); }
+
+ private:
+  std::size_t page_;
+  std::byte* data_;
+};
+
+TEST_P(LostTurns, are_those_of_others_then) {
+  Case of_three = GetParam();
+  of_three.ranks = 3;
+  Peers peers = of_three.peers();
+  peers.keep_going = peers.untold = true;
+  peers.limit = 60s;
+  const Ended ended = end_of_peers(peers, [](Context& context) {
+    constexpr Rank kDies = 1;
+    constexpr std::size_t kSurvived = 12;
+    HalfReadable operands;
+    const Region region = context.region(operands.data(), operands.bytes());
+    const WindowSide own(context, GetParam(), operands.bytes(), kWord, 0, AtomicsOf::targets);
+    Target target = context.target(0, kWindow);
+    target.wait_connected();
+    if (context.rank() == 0) fill_words(own.memory.bytes(), 0);
+    board().meet(context);
+    if (context.rank() == kDies) {
+      ::signal(SIGSEGV, [](int) {
+        board().set(kReady, 1);
+        ::raise(SIGKILL);
+      });
+      operands.forbid();
+      target.accumulate({}, Op::sum, Number::uint64, region.all(), 0);
+      target.flush({});
+      ADD_FAILURE() << "the numbers could be read";
+      return;
+    }
+    board().await(kReady, 1);  // it is the turn of the rank that dies
+    constexpr std::uint64_t kTimes = 50;
+    for (std::uint64_t i = 0; i < kTimes; ++i) {
+      target.accumulate({}, Op::sum, Number::uint64, region.all(), 0);
+      static_cast<void>(target.fetch_add(0, 1));
+    }
+    target.flush({});
+    board().word(kSurvived).fetch_add(1);
+    board().await(kSurvived, 2);
+    if (context.rank() == 0) {
+      const std::size_t last = operands.bytes() / kWord - 1;
+      EXPECT_GE(word_at(own.memory.bytes(), 0), 4 * kTimes);
+      EXPECT_LE(word_at(own.memory.bytes(), 0), 4 * kTimes + 1);
+      EXPECT_EQ(word_at(own.memory.bytes(), last), 2 * kTimes);
+    }
+    target.close();
+  });
+  expect_only_killed(1, ended);
+}
+
+INSTANTIATE_TEST_SUITE_P(Quick, WindowTurns, testing::ValuesIn(of_windows()), CaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, LostTurns, testing::ValuesIn(between_processes(of_windows())), CaseName());
+
+}  // namespace
