@@ -127,6 +127,9 @@ TEST_P(WindowHandles, reach_nothing_beyond_their_block) {
     whole.wait_connected();
     expect_code(Code::bad_argument, [&] { static_cast<void>(whole.fetch_add(Side::kBytes, 1)); });
     expect_code(Code::bad_argument, [&] { whole.put({}, side.local.all().slice(0, 2 * kWord), Side::kBytes - kWord); });
+    expect_code(Code::bad_argument, [&] {
+      whole.accumulate({}, Op::sum, Number::uint64, side.local.all().slice(0, 2 * kWord), Side::kBytes - kWord);
+    });
     whole.close();
     side.expect_unchanged();
   });

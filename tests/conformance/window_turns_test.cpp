@@ -90,6 +90,30 @@ TEST_P(WindowTurns, lose_no_change_of_any_kind) {
   });
 }
 
+/// One rank adds to all numbers, and the other to the first of them, as fast as they can.
+TEST_P(WindowTurns, lose_no_change_of_one_word) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    constexpr std::size_t kFew = 8;
+    const std::uint64_t rounds = GetParam().ground.slow ? 20 : 20'000;
+    WindowSide side = side_of(context, kManyBytes, kManyBytes + kWord);
+    fill_words(side.local.bytes(), 1);
+    if (context.rank() == 0) fill_words(side.memory.bytes(), 0);
+    board().meet(context);
+    for (std::uint64_t round = 0; round < rounds; ++round) {
+      if (context.rank() == 0) {
+        side.target.accumulate(side.stream(), Op::sum, Number::uint64, side.piece(0, kFew * kWord), 0);
+      } else {
+        side.target.fetch_add(side.stream(), 0, 1, side.piece(kManyBytes, kWord));
+      }
+    }
+    side.meet();
+    if (context.rank() == 0) {
+      EXPECT_EQ(word_at(side.memory.bytes(), 0), 2 * rounds);
+    }
+    board().meet(context);
+  });
+}
+
 TEST_P(WindowTurns, change_each_number_as_instructions_do) {
   run_peers(GetParam().peers(), [](Context& context) {
     constexpr std::size_t kOdd = 37;
