@@ -181,19 +181,23 @@ void MappedAccess::reach_from(device::Driver& driver) {
   }
 }
 
-void MappedAccess::take_turns(Rank rank) noexcept { turns_ = {counters_.back().word, rank}; }
+void MappedAccess::take_turns(Rank rank) noexcept {
+  turns_ = {counters_.back().word, rank};
+  counters_ = counters_.first(counters_.size() - 1);
+  bounds_.counters = counters_.size();
+}
 
 /// The owner may read the word meanwhile: it has the old value or the new one.
-std::uint64_t MappedAccess::change_in_turn(std::byte* at, Request::Kind kind, std::uint64_t operand,
-                                           std::uint64_t compare) noexcept {
+std::optional<std::uint64_t> MappedAccess::change_in_turn(std::byte* at, Request::Kind kind, std::uint64_t operand,
+                                                          std::uint64_t compare, Timeout limit) noexcept {
   const std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(at));
   std::uint64_t old = 0;
-  turns_.take(watch_, [&] {
+  const bool changed = turns_.take(watch_, limit, [&] {
     old = word.load(std::memory_order_relaxed);
     if (kind == Kind::compare_swap && old != compare) return;
     word.store(kind == Kind::fetch_add ? old + operand : operand, std::memory_order_release);
   });
-  return old;
+  return changed ? std::optional(old) : std::nullopt;
 }
 
 /// Many numbers in several turns, so that other ranks wait no longer than for one.
@@ -201,17 +205,18 @@ void MappedAccess::accumulate_in_turn(std::byte* at, Op op, Number number,
                                       std::span<const std::byte> operands) noexcept {
   constexpr std::size_t kInOneTurn = std::size_t{64} * 1024;
   const ChangeAlone by_vectors = change_alone(op, number);  // first: what the lock waits for to be stored delays it
-  for (std::size_t done = 0; done < operands.size(); done += kInOneTurn) {
+  bool good = true;
+  for (std::size_t done = 0; good && done < operands.size(); done += kInOneTurn) {
     const std::size_t part = std::min(kInOneTurn, operands.size() - done);
-    turns_.take(watch_, [=, from = operands.data()] { by_vectors(at + done, from + done, part); });
+    good = turns_.take(watch_, kForever, [=, from = operands.data()] { by_vectors(at + done, from + done, part); });
   }
 }
 
 void MappedAccess::change(const Request& request) noexcept {
   if (request.kind == Kind::accumulate)
     return accumulate_now(request.op, request.number, request.offset, request.local);
-  const std::uint64_t old = change_now(request.kind, request.offset, request.operand, request.compare);
-  std::memcpy(request.local.data(), &old, sizeof old);
+  const auto old = change_now(request.kind, request.offset, request.operand, request.compare, kForever);
+  if (old) std::memcpy(request.local.data(), &*old, sizeof *old);
 }
 
 void MappedAccess::carry_out(device::Lane lane, const Request& request) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -132,16 +133,17 @@ class MappedAccess final : public StreamAccess {
   void count_now(std::uint32_t counter) noexcept {
     if (counter != Request::kNone) base::add_one(counters_[counter].word, counters_[counter].parking);
   }
-  std::uint64_t change_now(Request::Kind kind, std::uint64_t offset, std::uint64_t operand,
-                           std::uint64_t compare) noexcept {
+  /// Returns the old value. None: in a window of turns it was not this rank's within `limit`, or the watch has failed.
+  std::optional<std::uint64_t> change_now(Request::Kind kind, std::uint64_t offset, std::uint64_t operand,
+                                          std::uint64_t compare, Timeout limit) noexcept {
     std::byte* const at = offered_.data + offset;
-    if (turns_.taken_by_all()) [[unlikely]]
-      return change_in_turn(at, kind, operand, compare);
+    if (turns_.exist()) [[unlikely]]
+      return change_in_turn(at, kind, operand, compare, limit);
     return change_word(at, kind, operand, compare);
   }
   void accumulate_now(Op op, Number number, std::uint64_t offset, std::span<const std::byte> operands) noexcept {
     std::byte* const at = offered_.data + offset;
-    if (turns_.taken_by_all()) return accumulate_in_turn(at, op, number, operands);
+    if (turns_.exist()) return accumulate_in_turn(at, op, number, operands);
     change_numbers(at, op, number, operands);
   }
   /// The last counter is the lock of the window, which atomics take for rank `rank` of the job. Before any access.
@@ -157,8 +159,8 @@ class MappedAccess final : public StreamAccess {
  private:
   void carry_out(device::Lane lane, const Request& request) override;
   void change(const Request& request) noexcept;
-  std::uint64_t change_in_turn(std::byte* at, Request::Kind kind, std::uint64_t operand,
-                               std::uint64_t compare) noexcept;
+  std::optional<std::uint64_t> change_in_turn(std::byte* at, Request::Kind kind, std::uint64_t operand,
+                                              std::uint64_t compare, Timeout limit) noexcept;
   void accumulate_in_turn(std::byte* at, Op op, Number number, std::span<const std::byte> operands) noexcept;
 
   device::Extent offered_;

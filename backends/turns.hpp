@@ -18,13 +18,17 @@ class Turns {
   /// `rank`: this one's, in the job.
   Turns(base::Word& word, std::int32_t rank) noexcept : word_(&word.value), mine_(of(rank)) {}
 
-  bool taken_by_all() const noexcept { return word_ != nullptr; }
-  /// Calls `work()` while no other rank changes the window. If the watch has failed meanwhile, it may not be called.
+  bool exist() const noexcept { return word_ != nullptr; }
+  /// Calls `work()` while no other rank changes the window. False: it was not called, since the watch has failed, or it
+  /// was not this rank's turn within `limit`.
   template <class Work>
-  void take(const device::Watch& watch, Work work) const noexcept {
-    if (!try_take() && !await(watch)) return;
-    work();
-    word_->store(0, std::memory_order_release);
+  bool take(device::Watch& watch, Timeout limit, Work work) const noexcept {
+    if (!try_take() && !await(watch, limit)) return false;
+    const bool good = !watch.failed();  // looked at in the turn: the owner may have ended the turns of this rank
+    if (good) work();
+    std::uint64_t mine = mine_;
+    word_->compare_exchange_strong(mine, 0);  // the owner may have given the turn to another rank
+    return good;
   }
   /// Ends the turn of a rank that has died, if it was its turn: what it has not changed stays as it is.
   static void end_that_of(base::Word& word, std::int32_t rank) noexcept {
@@ -38,7 +42,7 @@ class Turns {
     std::uint64_t nobody = 0;
     return word_->compare_exchange_strong(nobody, mine_, std::memory_order_acquire, std::memory_order_relaxed);
   }
-  [[gnu::noinline]] bool await(const device::Watch& watch) const noexcept;
+  [[gnu::noinline]] bool await(device::Watch& watch, Timeout limit) const noexcept;
 
   std::atomic<std::uint64_t>* word_ = nullptr;
   std::uint64_t mine_ = 0;

@@ -11,11 +11,15 @@
 
 namespace sluice::rma {
 
-/// A value for each of some ranks, which stays where it is. One that was found lately is found without a hash, whose
-/// division takes longer than an atomic.
+/// A value for each of some ranks, which stays where it is. The last ones are found without a hash, whose division
+/// takes longer than an atomic.
 template <class Value>
 class ByRank {
  public:
+  ByRank() = default;
+  ByRank(const ByRank&) = delete;
+  ByRank& operator=(const ByRank&) = delete;
+
   /// Null: the rank has none.
   Value* find(Rank rank) {
     auto& [last, value] = lately_[static_cast<std::size_t>(rank) % lately_.size()];

@@ -76,9 +76,9 @@ class HostCall {
   }
   void met_origin(Rank origin) { links_.origins.set(origin, open(origin, kPost, kComplete)); }
   void met_target(Rank target) { links_.targets.set(target, open(target, kComplete, kPost)); }
-  void signal_complete(Rank target) { links_.targets.find(target)->signal(limit_); }
-  void take_complete(Rank origin) { take(*links_.origins.find(origin), "an origin has not called complete"); }
-  bool take_complete_now(Rank origin) { return links_.origins.find(origin)->take_now(); }
+  void signal_complete(Rank target) { met(links_.targets, target).signal(limit_); }
+  void take_complete(Rank origin) { take(met(links_.origins, origin), "an origin has not called complete"); }
+  bool take_complete_now(Rank origin) { return met(links_.origins, origin).take_now(); }
 
   [[noreturn]] void misuse(const std::string& what, Rank rank = -1) const {
     throw links_.group.error(Code::misuse, what, rank);
@@ -89,6 +89,11 @@ class HostCall {
   static constexpr Tag kComplete = 1;
   Signals open(Rank rank, Tag out, Tag in) { return Signals::open(links_.posts, links_.group, rank, out, rank, in); }
   void take(Signals& from, const char* what) { from.take(links_.group, limit_, &links_.patrol, what); }
+  Signals& met(ByRank<Signals>& all, Rank rank) const {
+    Signals* const with = all.find(rank);
+    if (with == nullptr) misuse("its signals were not opened, as an earlier error said", rank);
+    return *with;
+  }
   static bool if_met(auto& all, Rank rank, auto work) {
     Signals* const met = all.find(rank);
     if (met != nullptr) work(*met);

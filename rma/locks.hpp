@@ -32,7 +32,8 @@ class Locks {
     try {
       if (counted) count(call, rank, kind);
     } catch (...) {
-      held_.erase(place_of(rank));  // its place then: other threads may have locked and unlocked meanwhile
+      // Its place then, if any: other threads may have locked and unlocked meanwhile.
+      if (const auto now = place_of(rank); is_of(now, rank)) held_.erase(now);
       throw;
     }
   }

@@ -188,6 +188,8 @@ class ChannelEnd : public EndInfo,
   /// Notes that closing waits.
   void note_closing(base::WaitNote& note) const noexcept;
   /// The driver of the GPU whose streams it is used on; null: no GPU's.
+  /// Nothing that was enqueued on its GPU will run any more.
+  bool gpu_lost() const noexcept { return gpu_use() != nullptr && gpu_use()->lost(); }
   device::Driver* gpus() const noexcept { return gpu_use() == nullptr ? nullptr : &gpu_use()->driver(); }
 
   // For the user's thread.

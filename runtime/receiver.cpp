@@ -274,7 +274,7 @@ void ReceiverCore::add_places(std::vector<base::Parking*>& places) const {
 
 bool ReceiverCore::passed() const noexcept {
   const bool waited = waits_completed() >= epochs_.begun() && all_copied();
-  return (waited || (gpu_use() != nullptr && gpu_use()->lost())) && written();
+  return (waited || gpu_lost()) && written();
 }
 
 bool ReceiverCore::at_end() const {

@@ -23,7 +23,7 @@ class ReceiverCore final : public runtime::ChannelEnd {
   bool surely_awaits() const noexcept {
     const std::uint64_t next = epochs_.by_host() + 1;
     return is_free() && !checked() && connected() && helper() == nullptr && visible_ == nullptr && !failed() &&
-           !base::reached(*word_.word, next) && !has_arrived(next);
+           !has_arrived(next) && !base::reached(*word_.word, next);
   }
   Batch wait(Stream stream, std::size_t count);
   void release(Stream stream, std::size_t count);

@@ -197,6 +197,10 @@ void Registry::see_all_of(const Peer& peer) {
 
 void Registry::lost(Peer& peer) {
   if (peer.link != nullptr) peer.link->lost();  // first: what writes to a dead peer may hang in the provider
+  for (auto& [id, end] : ends_) {               // at once: others wait for it
+    const ChannelKey& key = end->opening.key;
+    if (key.world_peer == peer.rank && key.role == Role::window) static_cast<WindowEnd&>(*end).end_turn_of_peer();
+  }
   see_all_of(peer);
   for (auto& [id, end] : ends_) {
     if (end->opening.key.world_peer == peer.rank) lose(*end, peer);
@@ -214,7 +218,6 @@ void Registry::lose(ChannelEnd& end, const Peer& peer) {
   const std::string& why = aborted ? peer.last_words : peer.why_lost;
   if (end.opening.key.role == Role::window) {
     closing_.insert(&end);
-    static_cast<WindowEnd&>(end).end_turn_of_peer();
     if (!end.closing.theirs) lose_target(end, code, why);
   }
   end.peer_lost(code, why);

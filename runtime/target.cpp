@@ -94,8 +94,8 @@ std::unique_ptr<backends::Put> TargetCore::prepare(backends::Link& link, RemoteE
   maps_ = accesses->access().by_mapping;
   if (maps_ != nullptr) mappings_.assign(maps_->mappings().begin(), maps_->mappings().end());
   if (maps_ != nullptr && maps_->offered().driver == nullptr) stores_ = maps_;
-  if (!facts_.by_agent) words_ = stores_;
   if (maps_ != nullptr && facts_.in_turns) maps_->take_turns(services().rank);
+  if (!facts_.by_agent) words_ = stores_;
   posts_ = accesses->posted != nullptr;
   if (posts_) services().engine.watch(*accesses->posted);
   return accesses;
@@ -379,10 +379,13 @@ template <class Work>
 }
 
 [[gnu::always_inline]] inline std::uint64_t TargetCore::change_now(Kind kind, std::uint64_t offset,
-                                                                   std::uint64_t operand, std::uint64_t compare) {
-  std::uint64_t before = 0;
-  carry_out_now([&] { before = words_->change_now(kind, in_window(offset), operand, compare); });
-  return before;
+                                                                   std::uint64_t operand, std::uint64_t compare,
+                                                                   Timeout limit) {
+  std::optional<std::uint64_t> before;
+  carry_out_now([&] { before = words_->change_now(kind, in_window(offset), operand, compare, limit); });
+  if (!before) [[unlikely]]
+    throw error(Code::timeout, epoch(), "another rank changes the window; nothing was changed");
+  return *before;
 }
 
 [[gnu::always_inline]] inline void TargetCore::move_now(Kind kind, const Slice& local, std::uint64_t offset,
@@ -804,7 +807,7 @@ constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
   TargetCore& core = reaching(end, stream, offset, kWordBytes);
   if (!core.changes_now(stream, offset) || old.bytes() != kWordBytes || !runtime::of_host(old)) [[unlikely]]
     return core.change(stream, kind, offset, operand, compare, old);
-  const std::uint64_t before = core.change_now(kind, offset, operand, compare);
+  const std::uint64_t before = core.change_now(kind, offset, operand, compare, kForever);
   std::memcpy(old.data(), &before, sizeof before);
 }
 
@@ -814,7 +817,7 @@ constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
                                                    const std::optional<Timeout>& timeout) {
   TargetCore& core = reaching(end, {}, offset, kWordBytes);
   if (core.changes_now({}, offset)) [[likely]]
-    return core.change_now(kind, offset, operand, compare);
+    return core.change_now(kind, offset, operand, compare, timeout.value_or(kForever));
   return core.change(kind, offset, operand, compare, timeout);
 }
 

@@ -47,7 +47,8 @@ class TargetCore final : public ChannelEnd {
   /// Enqueues an atomic on the word at `offset`.
   void change(Stream stream, Kind kind, std::uint64_t offset, std::uint64_t operand, std::uint64_t compare,
               const Slice& old);
-  // Accesses by the calling thread, in program order, to memory of the host that is mapped here. Nothing is enqueued,
+  // Accesses by the calling thread, in program order, to memory of the host that is mapped here, of a target that is
+  // bound to program order, hence connected. Nothing is enqueued,
   // and no check is left but those of `moves_now` and `changes_now`.
   bool moves_now(Stream stream, const Slice& local, std::uint64_t offset) const noexcept {
     return stream.kind() == Stream::Kind::program_order && stores_ != nullptr && of_host(local) &&
@@ -61,8 +62,9 @@ class TargetCore final : public ChannelEnd {
     constexpr std::size_t kWord = sizeof(std::uint64_t);
     return changes_now(stream) && has(offset, kWord) && in_window(offset) % kWord == 0;
   }
-  /// Returns the old value.
-  std::uint64_t change_now(Kind kind, std::uint64_t offset, std::uint64_t operand, std::uint64_t compare);
+  /// Returns the old value. @throws Error{Code::timeout} if another rank has the window's turn for longer than `limit`
+  std::uint64_t change_now(Kind kind, std::uint64_t offset, std::uint64_t operand, std::uint64_t compare,
+                           Timeout limit);
   /// Carries an atomic out in program order. The host waits until it has completed. Returns the old value.
   std::uint64_t change(Kind kind, std::uint64_t offset, std::uint64_t operand, std::uint64_t compare,
                        std::optional<Timeout> timeout);

@@ -7,6 +7,7 @@
 
 #include "base/env.hpp"
 #include "base/log.hpp"
+#include "runtime/cores.hpp"
 
 namespace sluice::unr {
 namespace {
@@ -91,7 +92,9 @@ void Core::close(std::optional<Timeout> timeout) {
 /// The copies stand behind the last verb of the channel, which its end awaits.
 void Core::await_unpacked(const Incoming& in, base::Limit& limit) const {
   if (in.packing == nullptr) return;
-  const auto passed = [&] { return base::reached(in.packing->done->word, in.last_unpacked); };
+  const auto passed = [&] {
+    return base::reached(in.packing->done->word, in.last_unpacked) || detail::core_of(in.end).gpu_lost();
+  };
   while (!base::wait_until(in.packing->done->parking, passed, limit.next()))
     if (limit.over() && !passed()) throw error(Code::timeout, "a stream has not unpacked a message", in.end.peer());
 }

@@ -51,8 +51,8 @@ class BouncePut final : public StreamPut {
   CrossMemory kernel_;
   std::size_t room_;  // bytes of the bounce memory of a slot
   std::shared_ptr<FasterWay> ways_;
-  std::uint32_t turn_ = 0;                // puts so far that may be shared
-  std::vector<SharedCopy::Timed> timed_;  // of each slot
+  std::uint32_t turn_ = FasterWay::kFirstTurn;  // counts puts that may be shared
+  std::vector<SharedCopy::Timed> timed_;        // of each slot
 };
 
 }  // namespace sluice::backends::shm

@@ -10,6 +10,7 @@ namespace {
 constexpr std::uint32_t kKnown = 4;  // times: the first copies touch memory for the first time
 constexpr std::uint32_t kRow = 16;
 constexpr std::uint32_t kTryEvery = 64 * kRow;
+static_assert(FasterWay::kFirstTurn == 2 * kRow);
 
 }  // namespace
 
@@ -34,7 +35,7 @@ Way FasterWay::choose(std::size_t bytes, std::uint32_t turn) const noexcept {
   return kernel_is_faster != other ? Way::kernel : Way::bounce;
 }
 
-/// As often of the way that is faster as of the other.
+/// Of both ways equally often.
 bool FasterWay::wants_time(std::size_t bytes, std::uint32_t turn) const noexcept {
   return turn % kTryEvery < 2 * kRow || !known(times_of(bytes));
 }

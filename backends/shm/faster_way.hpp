@@ -16,6 +16,9 @@ enum class Way : std::uint8_t { bounce, kernel };
 /// processes may be moved to other cores. Any thread.
 class FasterWay {
  public:
+  /// Of a channel: the next turns are for the faster way, if it is known.
+  static constexpr std::uint32_t kFirstTurn = 32;
+
   /// `turn`: how many times the channel has chosen. It tries a way several times in a row: the first copies find lines
   /// in the caches where the other way has left them.
   Way choose(std::size_t bytes, std::uint32_t turn) const noexcept;

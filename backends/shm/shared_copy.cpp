@@ -24,7 +24,7 @@ std::size_t piece_in_bounce(std::size_t bytes) noexcept {
 /// pieces, for a receiver that comes late.
 std::size_t piece_by_kernel(std::size_t bytes) noexcept {
   constexpr std::size_t kMost = 256 * 1024;
-  return std::clamp(up_to_page(bytes / 2), kPage, kMost);
+  return std::clamp(up_to_page((bytes + 1) / 2), kPage, kMost);
 }
 
 std::size_t pieces_of(std::size_t bytes, std::size_t piece) noexcept {

@@ -20,7 +20,7 @@ namespace sluice::backends::shm {
 /// In memory that both map, for one slot. All zero at first.
 class SharedCopy {
  public:
-  static constexpr std::size_t kLeastBytes = 4 * 1024;   ///< of a put: fewer take the kernel as long as a call does
+  static constexpr std::size_t kLeastBytes = 4 * 1024;   ///< of a put: a call takes longer than a copy of fewer
   static constexpr std::size_t kLeastPiece = 16 * 1024;  ///< in bounce memory
 
   /// Bounce memory of a slot, at least `room` bytes. A put uses no more than these.

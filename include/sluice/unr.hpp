@@ -181,7 +181,9 @@ class SLUICE_EXPORT Plan {
   /// Text for people: for each put, its peer, messages, bytes and path.
   std::string describe() const;
 
-  /// Blocks the host until no peer and no stream uses the memory. Closing a closed plan does nothing.
+  /// Blocks the host until no peer and no stream uses the memory, but for copies that a GPU's driver has taken before
+  /// it refused others, or that pack a message whose put was then refused: synchronize the stream. Closing a closed
+  /// plan does nothing.
   /// @throws Error{Code::timeout}: call it again; {Code::misuse} if the handle is empty.
   void close(std::optional<Timeout> timeout = kContextTimeout);
 

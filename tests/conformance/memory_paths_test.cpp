@@ -235,7 +235,7 @@ TEST_P(MemoryPaths, let_a_receiver_that_waits_with_a_limit_do_a_part) {
 /// the first, to see.
 TEST(KernelCopies, are_tried_for_some_KiB) {
   constexpr std::uint64_t kPuts = 64;
-  for (const std::size_t bytes : {4096, 4097, 12'000}) {
+  for (const std::size_t bytes : {4096, 4097, 8193, 12'000}) {
     const Case one{.ground = {"shm", "shm", true}, .user = true, .bytes = bytes};
     run_peers(one.peers(), [&](Context& context) {
       if (!kernel_copies(context)) {
