@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank keeps for others.
+// A table by rank.
 #pragma once
 
 #include <sluice/types.hpp>

@@ -73,7 +73,7 @@ class Locks {
     bool counted;
   };
   using All = std::vector<Held>;
-  /// Where the rank is, or would be.
+  /// The place of the rank in the list; if it is not there, the place to insert it.
   All::const_iterator place_of(Rank rank) const { return std::ranges::lower_bound(held_, rank, {}, &Held::rank); }
   bool is_of(All::const_iterator place, Rank rank) const { return place != held_.end() && place->rank == rank; }
 

@@ -687,7 +687,7 @@ std::vector<Extent> strided(std::size_t count, std::size_t bytes, std::size_t he
 
 namespace {
 
-// What follows is inlined: passing a stream, or what a lambda holds, by way of memory takes longer than an access.
+// The functions below are inlined: to pass a stream or a lambda in memory takes longer than an access.
 
 /// The target, bound to the stream.
 [[gnu::noinline]] TargetCore& bound(TargetCore& core, Stream stream) {

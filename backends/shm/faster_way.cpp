@@ -35,7 +35,7 @@ Way FasterWay::choose(std::size_t bytes, std::uint32_t turn) const noexcept {
   return kernel_is_faster != other ? Way::kernel : Way::bounce;
 }
 
-/// Of both ways equally often.
+/// Times both ways equally often.
 bool FasterWay::wants_time(std::size_t bytes, std::uint32_t turn) const noexcept {
   return turn % kTryEvery < 2 * kRow || !known(times_of(bytes));
 }

@@ -16,13 +16,13 @@ enum class Way : std::uint8_t { bounce, kernel };
 /// processes may be moved to other cores. Any thread.
 class FasterWay {
  public:
-  /// Of a channel: the next turns are for the faster way, if it is known.
+  /// The turn a channel begins with: if the faster way is known, the channel uses it at first.
   static constexpr std::uint32_t kFirstTurn = 32;
 
   /// `turn`: how many times the channel has chosen. It tries a way several times in a row: the first copies find lines
   /// in the caches where the other way has left them.
   Way choose(std::size_t bytes, std::uint32_t turn) const noexcept;
-  /// Whether the time of that turn is wanted.
+  /// True if the put of that turn should be timed.
   bool wants_time(std::size_t bytes, std::uint32_t turn) const noexcept;
   /// `time`: until all was there; or that of both processes, if they worked one after the other.
   void took(Way way, std::size_t bytes, std::chrono::nanoseconds time) noexcept;

@@ -231,8 +231,8 @@ TEST_P(MemoryPaths, let_a_receiver_that_waits_with_a_limit_do_a_part) {
   expect_parts_done(GetParam(), [](Receiver& receiver) { return receiver.wait_for(30s); });
 }
 
-/// Where a core is far away, the kernel copies as few as 8 KiB sooner than both processes do. It copies some puts of
-/// the first, to see.
+/// Between cores that are far apart the kernel copies 8 KiB sooner than bounce memory does, so some of the first puts
+/// go by the kernel, to measure that.
 TEST(KernelCopies, are_tried_for_some_KiB) {
   constexpr std::uint64_t kPuts = 64;
   for (const std::size_t bytes : {4096, 4097, 8193, 12'000}) {

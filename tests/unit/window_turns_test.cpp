@@ -30,7 +30,7 @@ class WindowTurn : public testing::Test {
  protected:
   using Turns = sluice::backends::Turns;
 
-  /// What happens while rank 1 has its turn.
+  /// Calls `work()` while rank 1 has its turn.
   template <class Work>
   void in_turn_of_one(Work work) {
     TargetThatGivesUp holder;

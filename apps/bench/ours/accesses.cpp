@@ -104,7 +104,7 @@ class WindowWay {
   }
 
  private:
-  /// Those of MPI's windows, too, are atomic with accesses of MPI's alone.
+  /// Accumulates of MPI are atomic with accesses of MPI alone, so a window for targets alone is what compares.
   static sluice::AtomicsOf atomics_of(Access access) {
     return access == Access::accumulate ? sluice::AtomicsOf::targets : sluice::AtomicsOf::programs;
   }

@@ -25,7 +25,7 @@ SLUICE_EXPORT sluice_code sluice_window_open(sluice_context* context, const char
 SLUICE_EXPORT sluice_code sluice_window_open_counted(sluice_context* context, const char* name,
                                                      const sluice_memory* memory, size_t offset, size_t bytes,
                                                      uint32_t counters, sluice_window** window);
-/// The same for atomics of targets alone; see AtomicsOf::targets in window.hpp.
+/// Makes a window with counters, whose words are changed by atomics of targets alone: AtomicsOf::targets in window.hpp.
 /// @return also SLUICE_BAD_ARGUMENT for too many counters
 SLUICE_EXPORT sluice_code sluice_window_open_for_targets(sluice_context* context, const char* name,
                                                          const sluice_memory* memory, size_t offset, size_t bytes,
