@@ -46,7 +46,7 @@ enum class AtomicsOf : std::uint8_t {
   targets    ///< those of targets alone, which take a lock of the window: so an accumulate of many numbers is a loop of
              ///< vectors, and takes about a tenth of the time (`sluice-bench rma`). A program may read by
              ///< std::atomic_ref a word that accumulates do not change. Two windows of the same memory have two locks:
-             ///< do not change a word by both. A wait for the lock has the limits of other waits. The lock is not
+             ///< do not change a word by both. A wait for the lock has the limit of the context. The lock is not
              ///< fair, and there is one for all words of the window. A rank that dies gives it back, with its numbers
              ///< changed in part; one that stands still keeps it.
 };
