@@ -173,19 +173,23 @@ bool BouncePut::may_be_shared(device::Lane lane, Range part) const noexcept {
   return of_hosts && part.bytes > std::clamp(room_, kBesideHeader, kLeastShared);
 }
 
-bool BouncePut::copies_alone(std::size_t bytes) const noexcept {
+bool BouncePut::copies_alone(Way way, std::size_t bytes) const noexcept {
   if (bytes > std::min(room_, SharedCopy::kLeastPiece)) return false;
-  if (kernel_.pid == 0) return true;
-  return ways_->choose(bytes, turn_) == Way::bounce && !ways_->wants_time(bytes, turn_);
+  return way != Way::kernel && !ways_->wants_time(bytes, turn_, kernel_.pid != 0);
 }
 
 bool BouncePut::bring(device::Lane lane, std::uint64_t epoch, Range part) {
   const bool by_both = may_be_shared(lane, part);
-  const bool shared = by_both && !copies_alone(part.bytes);
+  const Way way = by_both ? ways_->choose(part.bytes, turn_, kernel_.pid != 0) : Way::cached;
+  const bool shared = by_both && !copies_alone(way, part.bytes);
   std::byte* const slot = target_.at(epoch);
+  std::byte* const to = slot + place_of(part.bytes);
+  const std::byte* const from = source_.at(epoch) + part.offset;
   if (shared) {
-    if (!copy_with_peer(lane, epoch, part)) return false;
-  } else if (!copy_(lane, watch_, slot + place_of(part.bytes), source_.at(epoch) + part.offset, part.bytes)) {
+    if (!copy_with_peer(lane, epoch, part, way)) return false;
+  } else if (way == Way::past_cache) {
+    base::copy_past_cache(to, from, part.bytes);
+  } else if (!copy_(lane, watch_, to, from, part.bytes)) {
     return false;
   }
   if (by_both) ++turn_;
@@ -193,13 +197,13 @@ bool BouncePut::bring(device::Lane lane, std::uint64_t epoch, Range part) {
   return true;
 }
 
-bool BouncePut::copy_with_peer(device::Lane lane, std::uint64_t epoch, Range part) {
+bool BouncePut::copy_with_peer(device::Lane lane, std::uint64_t epoch, Range part, Way way) {
   std::byte* const slot = target_.at(epoch);
   const std::size_t index = target_.index(epoch);
   const SharedCopy::Places places{source_.at(epoch) + part.offset,
                                   {slot + kPayloadAt, room_},
                                   {kernel_.pid, kernel_.address + index * slot_bytes_ + part.offset}};
-  return shared_copy_of(slot).put(lane, epoch, part, places, {*ways_, turn_, timed_.at(index)}, watch_,
+  return shared_copy_of(slot).put(lane, epoch, part, places, {way, *ways_, timed_.at(index)}, watch_,
                                   *signal_.parking);
 }
 

@@ -8,9 +8,9 @@
 #include <memory>
 #include <vector>
 
+#include "backends/faster_way.hpp"
 #include "backends/put.hpp"
 #include "backends/shm/cross_memory.hpp"
-#include "backends/shm/faster_way.hpp"
 #include "backends/shm/keys.hpp"
 #include "backends/shm/shared_copy.hpp"
 
@@ -44,8 +44,8 @@ class BouncePut final : public StreamPut {
   bool bring(device::Lane lane, std::uint64_t epoch, Range part);
   bool may_be_shared(device::Lane lane, Range part) const noexcept;
   /// Few bytes are copied in without the peer, but for those whose time is wanted or that the kernel copies.
-  bool copies_alone(std::size_t bytes) const noexcept;
-  bool copy_with_peer(device::Lane lane, std::uint64_t epoch, Range part);
+  bool copies_alone(Way way, std::size_t bytes) const noexcept;
+  bool copy_with_peer(device::Lane lane, std::uint64_t epoch, Range part, Way way);
 
   std::size_t slot_bytes_;
   CrossMemory kernel_;

@@ -38,13 +38,9 @@ std::int64_t now_in_ns() noexcept { return base::Clock::now().time_since_epoch()
 bool SharedCopy::put(device::Lane lane, std::uint64_t epoch, Range part, const Places& places, Choice choice,
                      device::Watch& watch, base::Parking& wake) noexcept {
   learn(std::exchange(choice.timed, {}), choice.ways);
-  Way way = Way::bounce;
-  if (places.target.pid != 0) {
-    const bool has_room = places.bounce.room >= std::min(piece_in_bounce(part.bytes), part.bytes);
-    way = has_room ? choice.ways.choose(part.bytes, choice.turn) : Way::kernel;
-  }
-  return way == Way::kernel ? put_by_kernel(lane, epoch, part, places, choice.ways, watch, wake)
-                            : put_through_bounce(epoch, part, places, choice.timed, watch, wake);
+  const bool has_room = places.bounce.room >= std::min(piece_in_bounce(part.bytes), part.bytes);
+  return has_room && choice.way != Way::kernel ? put_through_bounce(epoch, part, places, choice, watch, wake)
+                                               : put_by_kernel(lane, epoch, part, places, choice.ways, watch, wake);
 }
 
 /// The time until the receiver had all of the put; or if it began when the sender had ended, the time of both. The peer
@@ -56,7 +52,7 @@ void SharedCopy::learn(const Timed& timed, FasterWay& ways) const noexcept {
   if (out_begin < timed.begin || out_end < out_begin || out_end > now_in_ns()) return;
   const std::int64_t time = out_begin < timed.end ? std::max(timed.end, out_end) - timed.begin
                                                   : timed.end - timed.begin + out_end - out_begin;
-  ways.took(Way::bounce, timed.bytes, std::chrono::nanoseconds(time));
+  ways.took(timed.way, timed.bytes, std::chrono::nanoseconds(time));
 }
 
 void SharedCopy::publish(std::uint64_t epoch, const Layout& layout) noexcept {
@@ -64,10 +60,11 @@ void SharedCopy::publish(std::uint64_t epoch, const Layout& layout) noexcept {
   epoch_.store(epoch, std::memory_order_release);
 }
 
-bool SharedCopy::put_through_bounce(std::uint64_t epoch, Range part, const Places& places, Timed& timed,
+bool SharedCopy::put_through_bounce(std::uint64_t epoch, Range part, const Places& places, Choice choice,
                                     device::Watch& watch, base::Parking& wake) noexcept {
   const auto [source, bounce, target] = places;
   const std::int64_t began = now_in_ns();
+  const auto copy_in = choice.way == Way::past_cache ? base::copy_past_cache : base::copy_bytes;
   const std::size_t piece = piece_in_bounce(part.bytes);
   const std::size_t pieces = pieces_of(part.bytes, piece);
   const std::size_t ring = bounce.room >= part.bytes ? pieces : bounce.room / piece;
@@ -77,7 +74,7 @@ bool SharedCopy::put_through_bounce(std::uint64_t epoch, Range part, const Place
   std::size_t end = pieces;
   for (std::size_t next = 0; next < end;) {
     if (next < ring || next - (taken_.load(std::memory_order_acquire) - begin) < ring) {
-      base::copy_bytes(bounce.data + next % ring * piece, source + next * piece, bytes_at(next));
+      copy_in(bounce.data + next % ring * piece, source + next * piece, bytes_at(next));
       filled_.store(begin + ++next, std::memory_order_release);
       wake.wake();  // for each piece: a receiver that was faster may sleep again
     } else {
@@ -85,7 +82,7 @@ bool SharedCopy::put_through_bounce(std::uint64_t epoch, Range part, const Place
       if (!target.copy(process_vm_writev, source + end * piece, end * piece, bytes_at(end), watch)) return false;
     }
   }
-  timed = {epoch, part.bytes, began, now_in_ns()};
+  choice.timed = {epoch, part.bytes, choice.way, began, now_in_ns()};
   return true;
 }
 

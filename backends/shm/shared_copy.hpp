@@ -11,8 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backends/faster_way.hpp"
 #include "backends/shm/cross_memory.hpp"
-#include "backends/shm/faster_way.hpp"
 #include "backends/transport.hpp"
 
 namespace sluice::backends::shm {
@@ -39,19 +39,19 @@ class SharedCopy {
   struct Timed {
     std::uint64_t epoch = 0;  ///< 0: there is none
     std::uint64_t bytes = 0;
+    Way way{};
     std::int64_t begin = 0, end = 0;
   };
-  /// The measured times, and the places for those of this put.
+  /// What was chosen, and the places for the time that it takes.
   struct Choice {
+    Way way;  ///< if there is room for a piece in bounce memory; else it goes by the kernel
     FasterWay& ways;
-    std::uint32_t turn;  ///< of the channel
-    Timed& timed;        ///< of the slot
+    Timed& timed;  ///< of the slot
   };
 
   /// The sender's part. Returns once all bytes are in the target or in the bounce memory, whether the receiver copies
   /// or not; or false: the watch has failed. Waits only for a piece that the receiver is copying from the source.
-  /// There is no choice if the kernel must not copy, or there is no room for a piece in bounce memory. `wake`: where
-  /// the receiver may sleep.
+  /// `wake`: where the receiver may sleep.
   bool put(device::Lane lane, std::uint64_t epoch, Range part, const Places& places, Choice choice,
            device::Watch& watch, base::Parking& wake) noexcept;
   /// The receiver's part: copies pieces of `epoch` as long as there are any. Returns how many. `target`: of the slot.
@@ -73,8 +73,8 @@ class SharedCopy {
     std::uint64_t source;         // by the kernel: an address in the sender; else 0
   };
 
-  bool put_through_bounce(std::uint64_t epoch, Range part, const Places& places, Timed& timed, device::Watch& watch,
-                          base::Parking& wake) noexcept;
+  bool put_through_bounce(std::uint64_t epoch, Range part, const Places& places, Choice choice,
+                          device::Watch& watch, base::Parking& wake) noexcept;
   bool put_by_kernel(device::Lane lane, std::uint64_t epoch, Range part, const Places& places, FasterWay& ways,
                      device::Watch& watch, base::Parking& wake) noexcept;
   std::size_t take_by_kernel(const Layout& layout, std::byte* target, std::size_t slot_bytes, pid_t sender) noexcept;

@@ -14,16 +14,16 @@
 #include <utility>
 #include <vector>
 
-#include "backends/shm/faster_way.hpp"
+#include "backends/faster_way.hpp"
 #include "backends/shm/shared_copy.hpp"
 
 namespace {
 
 using sluice::backends::Range;
 using sluice::backends::shm::CrossMemory;
-using sluice::backends::shm::FasterWay;
+using sluice::backends::FasterWay;
 using sluice::backends::shm::SharedCopy;
-using sluice::backends::shm::Way;
+using sluice::backends::Way;
 
 class EndThatFails : public sluice::device::Watch {
  public:
@@ -49,7 +49,7 @@ class SharedCopies : public testing::Test {
   bool put(std::uint64_t epoch, Range part, std::size_t room = kRoom) {
     FasterWay ways;
     SharedCopy::Timed timed;
-    return put(epoch, part, room, {ways, 0, timed});
+    return put(epoch, part, room, {Way::cached, ways, timed});
   }
   bool put(std::uint64_t epoch, Range part, std::size_t room, SharedCopy::Choice choice) {
     for (std::size_t at = 0; at < part.bytes; ++at) source_[part.offset + at] = byte_of(epoch, at);
@@ -199,7 +199,7 @@ TEST_F(SharedCopies, fail_where_the_target_is_gone) {
   FasterWay ways;
   SharedCopy::Timed timed;
   EXPECT_FALSE(
-      copy_.put({}, 1, {0, 100'000}, {source_.data(), {bounce_.data(), 0}, nowhere}, {ways, 0, timed}, sender_, wake_));
+      copy_.put({}, 1, {0, 100'000}, {source_.data(), {bounce_.data(), 0}, nowhere}, {Way::cached, ways, timed}, sender_, wake_));
   EXPECT_TRUE(sender_.failed());
 }
 
@@ -295,68 +295,83 @@ TEST_F(SharedCopies, by_the_kernel_stay_inside_the_source) {
 /// Times of copies through bounce memory are known once the slot is used again.
 TEST_F(SharedCopies, learn_which_way_is_faster) {
   constexpr std::size_t kPart = 100'000;
-  constexpr std::uint32_t kTurnToTryKernel = 16;  // if its time is not known
+  constexpr std::uint32_t kTurn = 100;  // in which no way is tried
   FasterWay ways;
   SharedCopy::Timed timed;
   for (int i = 0; i < 4; ++i) ways.took(Way::kernel, kPart, std::chrono::hours(1));
   std::uint64_t epoch = 0;
-  const auto put_and_take = [&] {
-    ASSERT_TRUE(put(++epoch, {0, kPart}, kSlot, {ways, 0, timed}));
+  const auto put_and_take = [&](Way way) {
+    ASSERT_TRUE(put(++epoch, {0, kPart}, kSlot, {way, ways, timed}));
     (void)take(epoch);
+    expect_arrived(epoch, {0, kPart});
   };
+  for (int i = 0; i < 5; ++i) put_and_take(Way::past_cache);
+  put_and_take(Way::cached);
   constexpr auto kHuge = std::uint64_t{1} << 62U;
   using Times = std::pair<std::uint64_t, std::uint64_t>;
   for (const auto& [begin, end] : {Times{0, 0}, {kHuge, 0}, {0, kHuge}, {kHuge, kHuge}, {~kHuge, ~kHuge}}) {
-    put_and_take();
     word(kOutBegin) = begin;  // a peer may write anything
     word(kOutEnd) = end;
+    put_and_take(Way::cached);
   }
-  EXPECT_EQ(ways.choose(kPart, kTurnToTryKernel), Way::kernel);
-  for (int i = 0; i < 6; ++i) put_and_take();
-  EXPECT_EQ(ways.choose(kPart, kTurnToTryKernel), Way::bounce);
+  EXPECT_EQ(ways.choose(kPart, 0, true), Way::cached) << "their times are not known";
+  for (int i = 0; i < 100; ++i) ways.took(Way::past_cache, kPart, std::chrono::hours(1));
+  for (int i = 0; i < 5; ++i) put_and_take(Way::cached);
+  EXPECT_EQ(ways.choose(kPart, kTurn, true), Way::cached);
+  for (int i = 0; i < 100; ++i) ways.took(Way::cached, kPart, std::chrono::hours(2));
+  for (int i = 0; i < 100; ++i) put_and_take(Way::past_cache);
+  EXPECT_EQ(ways.choose(kPart, kTurn, true), Way::past_cache);
 }
 
-int chosen(const FasterWay& ways, Way way, std::size_t bytes) {
+constexpr std::uint32_t kTurns = 2048;
+
+/// Of `kTurns`.
+int chosen(const FasterWay& ways, Way way, std::size_t bytes, bool kernel = true) {
   int count = 0;
-  for (std::uint32_t turn = 0; turn < 1024; ++turn) count += static_cast<int>(ways.choose(bytes, turn) == way);
+  for (std::uint32_t turn = 0; turn < kTurns; ++turn) count += static_cast<int>(ways.choose(bytes, turn, kernel) == way);
   return count;
 }
 
 TEST(FasterWays, follow_what_was_faster_lately) {
   constexpr std::size_t kBytes = 40'000;
-  constexpr int kMostTurns = 1008;  // of 1024; in the others the slower way is tried
+  constexpr int kMostTurns = kTurns - 2 * 16;  // in the others the slower ways are tried
   FasterWay ways;
-  EXPECT_EQ(chosen(ways, Way::bounce, kBytes), 512) << "their times are not known";
+  for (const Way way : {Way::cached, Way::past_cache, Way::kernel})
+    EXPECT_GE(chosen(ways, way, kBytes), 672) << "their times are not known";
   for (int i = 0; i < 4; ++i) {
-    ways.took(Way::bounce, kBytes, std::chrono::microseconds(i == 0 ? 900 : 9));  // the first touches new pages
+    ways.took(Way::cached, kBytes, std::chrono::microseconds(i == 0 ? 900 : 9));  // the first touches new pages
+    ways.took(Way::past_cache, kBytes, std::chrono::microseconds(7));
     ways.took(Way::kernel, kBytes, std::chrono::microseconds(5));
   }
   EXPECT_EQ(chosen(ways, Way::kernel, kBytes), kMostTurns);
-  EXPECT_EQ(chosen(ways, Way::bounce, 4 * kBytes), 512) << "of other sizes nothing is known";
+  EXPECT_EQ(chosen(ways, Way::past_cache, kBytes), 16) << "it is tried";
+  EXPECT_EQ(chosen(ways, Way::cached, kBytes), 16) << "it is tried";
+  EXPECT_EQ(chosen(ways, Way::kernel, kBytes, false), 0) << "it is not possible";
+  EXPECT_EQ(chosen(ways, Way::past_cache, kBytes, false), kTurns - 16);
+  EXPECT_LT(chosen(ways, Way::kernel, 4 * kBytes), 704) << "of other sizes nothing is known";
   ways.took(Way::kernel, kBytes, std::chrono::seconds(1));  // once, by a process that was interrupted
   EXPECT_EQ(chosen(ways, Way::kernel, kBytes), kMostTurns);
   for (int i = 0; i < 20; ++i) ways.took(Way::kernel, kBytes, std::chrono::microseconds(20));  // the cores have changed
-  EXPECT_EQ(chosen(ways, Way::bounce, kBytes), kMostTurns);
+  EXPECT_EQ(chosen(ways, Way::past_cache, kBytes), kMostTurns);
 }
 
 /// Else a way that has become slower would stay.
-TEST(FasterWays, want_times_of_both_now_and_then) {
+TEST(FasterWays, want_times_of_all_now_and_then) {
   constexpr std::size_t kBytes = 10'000;
   FasterWay ways;
-  const auto wanted = [&](Way way) {
+  const auto wanted = [&](Way way, bool kernel = true) {
     int count = 0;
-    for (std::uint32_t turn = 0; turn < 1024; ++turn)
-      count += static_cast<int>(ways.choose(kBytes, turn) == way && ways.wants_time(kBytes, turn));
+    for (std::uint32_t turn = 0; turn < kTurns; ++turn)
+      count += static_cast<int>(ways.choose(kBytes, turn, kernel) == way && ways.wants_time(kBytes, turn, kernel));
     return count;
   };
-  EXPECT_EQ(wanted(Way::bounce), 512) << "their times are not known";
-  EXPECT_EQ(wanted(Way::kernel), 512);
-  for (int i = 0; i < 4; ++i) {
-    ways.took(Way::bounce, kBytes, std::chrono::microseconds(1));
-    ways.took(Way::kernel, kBytes, std::chrono::microseconds(3));
-  }
-  EXPECT_EQ(wanted(Way::bounce), 16);
-  EXPECT_EQ(wanted(Way::kernel), 16);
+  constexpr std::array kAll{Way::cached, Way::past_cache, Way::kernel};
+  for (const Way way : kAll) EXPECT_GE(wanted(way), 672) << "their times are not known";
+  EXPECT_EQ(wanted(Way::past_cache, false), kTurns / 2);
+  for (int i = 0; i < 4; ++i)
+    for (const Way way : kAll) ways.took(way, kBytes, std::chrono::microseconds(1 + static_cast<int>(way)));
+  for (const Way way : kAll) EXPECT_EQ(wanted(way), 16);
+  EXPECT_EQ(wanted(Way::past_cache, false), 16);
 }
 
 TEST(FasterWays, take_any_size_and_time) {
@@ -364,13 +379,14 @@ TEST(FasterWays, take_any_size_and_time) {
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{1} << 40U, ~std::size_t{0}}) {
     FasterWay ways;
     for (int i = 0; i < 8; ++i) {
-      ways.took(Way::bounce, bytes, nanoseconds::max());
+      ways.took(Way::cached, bytes, nanoseconds::max());
+      ways.took(Way::past_cache, bytes, nanoseconds::max());
       ways.took(Way::kernel, bytes, i % 2 == 0 ? nanoseconds(0) : nanoseconds::min());
     }
-    EXPECT_EQ(ways.choose(bytes, 100), Way::kernel);
+    EXPECT_EQ(ways.choose(bytes, 100, true), Way::kernel);
     for (int i = 0; i < 200; ++i) ways.took(Way::kernel, bytes, nanoseconds::max());
-    for (int i = 0; i < 200; ++i) ways.took(Way::bounce, bytes, nanoseconds(0));
-    EXPECT_EQ(ways.choose(bytes, 100), Way::bounce) << "no time is too short to grow";
+    for (int i = 0; i < 200; ++i) ways.took(Way::cached, bytes, nanoseconds(0));
+    EXPECT_EQ(ways.choose(bytes, 100, true), Way::cached) << "no time is too short to grow";
   }
 }
 

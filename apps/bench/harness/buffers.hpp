@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 
 namespace bench {
@@ -42,10 +43,15 @@ class Slots {
   sluice::Slice slice_;
 };
 
-/// The sum of the bytes, which reads each of them.
+/// A sum that reads each of the bytes, by words where there are any.
 inline std::uint64_t sum(const std::byte* payload, std::size_t bytes) {
   std::uint64_t total = 0;
-  for (std::size_t i = 0; i < bytes; ++i) total += static_cast<std::uint64_t>(payload[i]);
+  std::size_t at = 0;
+  for (std::uint64_t word = 0; at + sizeof word <= bytes; at += sizeof word) {
+    std::memcpy(&word, payload + at, sizeof word);
+    total += word;
+  }
+  for (; at < bytes; ++at) total += static_cast<std::uint64_t>(payload[at]);
   return total;
 }
 
