@@ -11,7 +11,6 @@
 #include <span>
 #include <vector>
 
-#include "backends/measured_copy.hpp"
 #include "backends/posting.hpp"
 #include "backends/transport.hpp"
 #include "base/races.hpp"
@@ -26,10 +25,6 @@ class StreamCopy {
   StreamCopy(const Slots& source, const Slots& target)
       : from_(source.memory), to_(target.memory), gpus_(from_.driver != nullptr ? from_.driver : to_.driver),
         slot_bytes_(source.slot_bytes), kernels_reach_(target.slot_bytes == 0) {}
-  /// The target is what the peer reads.
-  void measure() {
-    if (gpus_ == nullptr && slot_bytes_ > MeasuredCopy::kLeastBytes) measured_ = std::make_unique<MeasuredCopy>();
-  }
 
   /// From now on on streams of the current GPU, whose driver was given what is mapped of the peer.
   void reach_from(device::Driver& driver, device::Reached& reached);
@@ -38,10 +33,6 @@ class StreamCopy {
                   std::size_t bytes) const {
     if (lane.gpu != nullptr && (from_stale_ || to_stale_ || (gpus_ == nullptr && bytes > kernel_max_))) {
       by_host(*lane.gpu, to, from, bytes);
-      return true;
-    }
-    if (bytes > MeasuredCopy::kLeastBytes && measured_ != nullptr && lane.gpu == nullptr) [[unlikely]] {
-      (*measured_)(to, from, bytes);
       return true;
     }
     return device::copy(lane, watch, to, from, bytes, gpus_, kernel_max_);
@@ -69,7 +60,6 @@ class StreamCopy {
   bool from_stale_ = false;
   bool to_stale_ = false;
   device::Allocation ours_;  // a slot
-  std::unique_ptr<MeasuredCopy> measured_;  // none: by the caches
 };
 
 /// Raises `signal` to `epoch`: the last act of every put that a stream does.
@@ -128,7 +118,6 @@ class MappedPut final : public StreamPut {
   MappedPut(Slots source, Slots target, Signal signal, device::Watch& watch, Mapped mapped, std::string how,
             std::optional<std::string> why_around = std::nullopt)
       : StreamPut(source, target, signal, watch, std::move(mapped), std::move(why_around), this), how_(std::move(how)) {
-    copy_.measure();
   }
 
   /// Does the work of its base without a virtual call, which takes a processor longer than a small copy.

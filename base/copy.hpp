@@ -35,8 +35,8 @@ void copy_both_ends(std::byte* to, const std::byte* from, std::size_t bytes) noe
   std::memcpy(to + bytes - sizeof last, &last, sizeof last);
 }
 
-/// Into memory, from where a peer may get them sooner than from this core's cache. No reader sees a later store before the
-/// copy. `to` and `from` do not overlap.
+/// Into memory, from where a peer may get them sooner than from this core's cache. No reader sees a later store before
+/// the copy. `to` and `from` do not overlap.
 void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 
 /// No reader sees a later store before the copy. `to` and `from` do not overlap.

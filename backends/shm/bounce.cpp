@@ -175,12 +175,12 @@ bool BouncePut::may_be_shared(device::Lane lane, Range part) const noexcept {
 
 bool BouncePut::copies_alone(Way way, std::size_t bytes) const noexcept {
   if (bytes > std::min(room_, SharedCopy::kLeastPiece)) return false;
-  return way != Way::kernel && !ways_->wants_time(bytes, turn_, kernel_.pid != 0);
+  return way != Way::kernel && !ways_->wants_time(bytes, turn_, may_go_by_kernel(bytes));
 }
 
 bool BouncePut::bring(device::Lane lane, std::uint64_t epoch, Range part) {
   const bool by_both = may_be_shared(lane, part);
-  const Way way = by_both ? ways_->choose(part.bytes, turn_, kernel_.pid != 0) : Way::cached;
+  const Way way = by_both ? ways_->choose(part.bytes, turn_, may_go_by_kernel(part.bytes)) : Way::cached;
   const bool shared = by_both && !copies_alone(way, part.bytes);
   std::byte* const slot = target_.at(epoch);
   std::byte* const to = slot + place_of(part.bytes);
@@ -203,8 +203,7 @@ bool BouncePut::copy_with_peer(device::Lane lane, std::uint64_t epoch, Range par
   const SharedCopy::Places places{source_.at(epoch) + part.offset,
                                   {slot + kPayloadAt, room_},
                                   {kernel_.pid, kernel_.address + index * slot_bytes_ + part.offset}};
-  return shared_copy_of(slot).put(lane, epoch, part, places, {way, *ways_, timed_.at(index)}, watch_,
-                                  *signal_.parking);
+  return shared_copy_of(slot).put(lane, epoch, part, places, {way, *ways_, timed_.at(index)}, watch_, *signal_.parking);
 }
 
 std::string BouncePut::describe() const {

@@ -8,9 +8,9 @@
 #include <memory>
 #include <vector>
 
-#include "backends/faster_way.hpp"
 #include "backends/put.hpp"
 #include "backends/shm/cross_memory.hpp"
+#include "backends/shm/faster_way.hpp"
 #include "backends/shm/keys.hpp"
 #include "backends/shm/shared_copy.hpp"
 
@@ -45,6 +45,9 @@ class BouncePut final : public StreamPut {
   bool may_be_shared(device::Lane lane, Range part) const noexcept;
   /// Few bytes are copied in without the peer, but for those whose time is wanted or that the kernel copies.
   bool copies_alone(Way way, std::size_t bytes) const noexcept;
+  bool may_go_by_kernel(std::size_t bytes) const noexcept {
+    return kernel_.pid != 0 && bytes > SharedCopy::kLeastOfCall;
+  }
   bool copy_with_peer(device::Lane lane, std::uint64_t epoch, Range part, Way way);
 
   std::size_t slot_bytes_;

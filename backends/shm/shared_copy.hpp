@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A copy between two processes at which both work at the same time. There are two ways, and how fast each is depends on
 // the processor, and on where the two cores are:
-// * through bounce memory: the sender copies pieces in, and a receiver that waits copies them out meanwhile. Pieces for
+// * through bounce memory: the sender copies pieces in, by its cache or past it, and a receiver that waits copies them
+// out meanwhile. Pieces for
 //   which there is no room are copied into the target by the kernel;
 // * by the kernel alone: the sender copies pieces from the beginning into the target, and a receiver that waits copies
 //   pieces from the end.
@@ -11,8 +12,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backends/faster_way.hpp"
 #include "backends/shm/cross_memory.hpp"
+#include "backends/shm/faster_way.hpp"
 #include "backends/transport.hpp"
 
 namespace sluice::backends::shm {
@@ -20,7 +21,8 @@ namespace sluice::backends::shm {
 /// In memory that both map, for one slot. All zero at first.
 class SharedCopy {
  public:
-  static constexpr std::size_t kLeastBytes = 4 * 1024;   ///< of a put: a call takes longer than a copy of fewer
+  static constexpr std::size_t kLeastBytes = 2 * 1024;   ///< of a put: a line more takes longer than a copy of fewer
+  static constexpr std::size_t kLeastOfCall = 4 * 1024;  ///< that the kernel copies: a call takes longer for fewer
   static constexpr std::size_t kLeastPiece = 16 * 1024;  ///< in bounce memory
 
   /// Bounce memory of a slot, at least `room` bytes. A put uses no more than these.
@@ -73,8 +75,8 @@ class SharedCopy {
     std::uint64_t source;         // by the kernel: an address in the sender; else 0
   };
 
-  bool put_through_bounce(std::uint64_t epoch, Range part, const Places& places, Choice choice,
-                          device::Watch& watch, base::Parking& wake) noexcept;
+  bool put_through_bounce(std::uint64_t epoch, Range part, const Places& places, Choice choice, device::Watch& watch,
+                          base::Parking& wake) noexcept;
   bool put_by_kernel(device::Lane lane, std::uint64_t epoch, Range part, const Places& places, FasterWay& ways,
                      device::Watch& watch, base::Parking& wake) noexcept;
   std::size_t take_by_kernel(const Layout& layout, std::byte* target, std::size_t slot_bytes, pid_t sender) noexcept;

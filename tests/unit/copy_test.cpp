@@ -31,7 +31,7 @@ class Copies : public testing::Test {
     const std::size_t begin = kAround + to;
     std::fill(target_.begin(),
               target_.begin() + static_cast<std::ptrdiff_t>(std::min(begin + bytes + kAround, target_.size())), kOld);
-    copy_bytes(target_.data() + begin, source_.data() + from, bytes);
+    copy_(target_.data() + begin, source_.data() + from, bytes);
     for (std::size_t at = 0; at < begin; ++at) ASSERT_EQ(target_[at], kOld) << bytes << " bytes, before";
     for (std::size_t at = 0; at < bytes; ++at) {
       ASSERT_EQ(target_[begin + at], source_byte(from + at)) << "byte " << at << " of " << bytes;
@@ -43,6 +43,7 @@ class Copies : public testing::Test {
   static constexpr auto kOld = std::byte{0xFF};
   const std::size_t before_ = nontemporal_min;
   std::vector<std::byte> source_, target_;
+  void (*copy_)(std::byte*, const std::byte*, std::size_t) noexcept = copy_bytes;
 };
 
 TEST_F(Copies, of_all_small_sizes_are_exact) {
@@ -81,6 +82,11 @@ TEST_F(Copies, of_all_distances_are_exact) {
 }
 
 TEST_F(Copies, past_the_cache_are_exact) {
+  copy_ = sluice::base::copy_past_cache;
+  for (std::size_t bytes = 0; bytes <= 200; ++bytes) {
+    for (const std::size_t offset : {0, 1, 16, 63}) expect_copied(bytes, 0, offset);
+  }
+  copy_ = copy_bytes;
   nontemporal_min = 1;
   for (const std::size_t bytes : {65, 127, 128, 4096, 65536 + 33}) {
     for (std::size_t offset = 0; offset < 65; offset += 13) expect_copied(bytes, offset, 64 - offset);

@@ -14,16 +14,16 @@
 #include <utility>
 #include <vector>
 
-#include "backends/faster_way.hpp"
+#include "backends/shm/faster_way.hpp"
 #include "backends/shm/shared_copy.hpp"
 
 namespace {
 
 using sluice::backends::Range;
 using sluice::backends::shm::CrossMemory;
-using sluice::backends::FasterWay;
+using sluice::backends::shm::FasterWay;
 using sluice::backends::shm::SharedCopy;
-using sluice::backends::Way;
+using sluice::backends::shm::Way;
 
 class EndThatFails : public sluice::device::Watch {
  public:
@@ -198,8 +198,8 @@ TEST_F(SharedCopies, fail_where_the_target_is_gone) {
   const CrossMemory nowhere{::getpid(), 4096};
   FasterWay ways;
   SharedCopy::Timed timed;
-  EXPECT_FALSE(
-      copy_.put({}, 1, {0, 100'000}, {source_.data(), {bounce_.data(), 0}, nowhere}, {Way::cached, ways, timed}, sender_, wake_));
+  EXPECT_FALSE(copy_.put({}, 1, {0, 100'000}, {source_.data(), {bounce_.data(), 0}, nowhere},
+                         {Way::cached, ways, timed}, sender_, wake_));
   EXPECT_TRUE(sender_.failed());
 }
 
@@ -328,7 +328,8 @@ constexpr std::uint32_t kTurns = 2048;
 /// Of `kTurns`.
 int chosen(const FasterWay& ways, Way way, std::size_t bytes, bool kernel = true) {
   int count = 0;
-  for (std::uint32_t turn = 0; turn < kTurns; ++turn) count += static_cast<int>(ways.choose(bytes, turn, kernel) == way);
+  for (std::uint32_t turn = 0; turn < kTurns; ++turn)
+    count += static_cast<int>(ways.choose(bytes, turn, kernel) == way);
   return count;
 }
 

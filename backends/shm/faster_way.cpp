@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/faster_way.hpp"
+#include "backends/shm/faster_way.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <span>
 
-namespace sluice::backends {
+namespace sluice::backends::shm {
 namespace {
 
 constexpr std::uint32_t kKnown = 4;  // times: the first copies touch memory for the first time
@@ -20,7 +20,7 @@ bool known(auto ways) noexcept {
 }  // namespace
 
 std::size_t FasterWay::power_of(std::size_t bytes) noexcept {
-  constexpr int kFirst = 12;  // 4 KiB
+  constexpr int kFirst = 11;  // 2 KiB
   const int power = static_cast<int>(std::bit_width(bytes)) - 1 - kFirst;
   return static_cast<std::size_t>(std::clamp(power, 0, static_cast<int>(kPowers) - 1));
 }
@@ -60,4 +60,4 @@ void FasterWay::took(Way way, std::size_t bytes, std::chrono::nanoseconds time) 
   times.typical.store(before + (std::min(now, 2 * before) - before) / 8, std::memory_order_relaxed);
 }
 
-}  // namespace sluice::backends
+}  // namespace sluice::backends::shm

@@ -8,10 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace sluice::backends {
+namespace sluice::backends::shm {
 
-/// By the caches; by stores to memory that leave no line in a cache, since lines that travel from one cache to another
-/// may take longer; or by the kernel.
+/// Into memory that both map, by the caches, or by stores that leave no line in one, since lines that travel from cache
+/// to cache may take longer; or by the kernel.
 enum class Way : std::uint8_t { cached, past_cache, kernel };
 
 /// Chooses the way that took least time lately, for about as many bytes. Tries the others now and then, since the
@@ -45,4 +45,4 @@ class FasterWay {
   std::array<OfWays, kPowers> times_;  // by the power of two of the bytes
 };
 
-}  // namespace sluice::backends
+}  // namespace sluice::backends::shm
