@@ -58,6 +58,8 @@ int run_mpix_programs(int argc, char** argv, int first) {
       {"gpu_two_failures", run_gpu_two_failures},
       {"gpu_freed_started", run_gpu_freed_started},
       {"gpu_late_barrier", run_gpu_late_barrier},
+      {"gpu_answered", run_gpu_answered},
+      {"gpu_overtaken", run_gpu_overtaken},
 #endif
   };
   const bool threads = std::getenv("MPIX_TEST_THREADS") != nullptr;

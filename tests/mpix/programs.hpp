@@ -53,6 +53,8 @@ void run_gpu_start_fails();
 void run_gpu_two_failures();
 void run_gpu_freed_started();
 void run_gpu_late_barrier();
+void run_gpu_answered();
+void run_gpu_overtaken();
 // on_gpu.cpp
 void run_gpu_memory();
 void run_gpu_requests();
