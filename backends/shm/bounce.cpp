@@ -155,15 +155,20 @@ Landed land_around(const Slots& target, const Signal& signal, Landing::Way way, 
 }
 
 void BouncePut::move(device::Lane lane, std::uint64_t epoch, Range part) {
-  if (bring(lane, epoch, part)) raise_signal(lane, signal_, epoch);
+  if (bring(lane, epoch, part, is_shared(lane, part))) raise_signal(lane, signal_, epoch);
 }
 
-/// A receiver copies out what is there of the epoch that it waits for, so each that is shared has its signal.
+/// A receiver copies out what is there of the epoch that it waits for, so those that are shared, and those before
+/// them, have their signals.
 void BouncePut::move_all(device::Lane lane, std::uint64_t first, std::uint64_t last) {
   const Range slot{0, source_.slot_bytes};
-  for (std::uint64_t epoch = first; epoch <= last; ++epoch) {
-    if (!bring(lane, epoch, slot)) return;
-    if (epoch == last || may_be_shared(lane, slot)) raise_signal(lane, signal_, epoch);
+  for (std::uint64_t epoch = first, raised = first - 1; epoch <= last; ++epoch) {
+    const bool shared = is_shared(lane, slot);
+    if (shared && raised + 1 < epoch) raise_signal(lane, signal_, epoch - 1);
+    if (!bring(lane, epoch, slot, shared)) return;
+    if (!shared && epoch < last) continue;
+    raise_signal(lane, signal_, epoch);
+    raised = epoch;
   }
 }
 
@@ -179,9 +184,12 @@ bool BouncePut::copies_alone(std::size_t bytes) const noexcept {
   return ways_->choose(bytes, turn_) == Way::bounce && !ways_->wants_time(bytes, turn_);
 }
 
-bool BouncePut::bring(device::Lane lane, std::uint64_t epoch, Range part) {
+bool BouncePut::is_shared(device::Lane lane, Range part) const noexcept {
+  return may_be_shared(lane, part) && !copies_alone(part.bytes);
+}
+
+bool BouncePut::bring(device::Lane lane, std::uint64_t epoch, Range part, bool shared) {
   const bool by_both = may_be_shared(lane, part);
-  const bool shared = by_both && !copies_alone(part.bytes);
   std::byte* const slot = target_.at(epoch);
   if (shared) {
     if (!copy_with_peer(lane, epoch, part)) return false;
@@ -218,8 +226,11 @@ std::string BouncePut::describe() const {
   if (slot_bytes_ <= kLeastShared && room_ == slot_bytes_) return target + "all goes through a bounce buffer";
   const std::string by_both = slot_bytes_ > kLeastShared ? ", of which a peer that waits does a part" : "";
   if (room_ < std::min(SharedCopy::kLeastPiece, slot_bytes_)) {
-    return target + "parts up to " + std::to_string(room_) +
-           " bytes go through a bounce buffer, and larger ones by the kernel's cross-memory copy" + by_both;
+    const std::string some = target + "parts up to " + std::to_string(std::min(room_, kLeastShared)) + " bytes go ";
+    const std::string faster = room_ <= kLeastShared ? ""
+                                                     : "those up to " + std::to_string(room_) +
+                                                           " bytes too or by the kernel, as was faster lately, ";
+    return some + "through a bounce buffer, " + faster + "and larger ones by the kernel's cross-memory copy" + by_both;
   }
   return target + "parts up to " + std::to_string(kLeastShared) +
          " bytes go through a bounce buffer, and larger ones too or by the kernel's cross-memory copy, as was faster "

@@ -41,8 +41,10 @@ class BouncePut final : public StreamPut {
   void move(device::Lane lane, std::uint64_t epoch, Range part) override;
   void move_all(device::Lane lane, std::uint64_t first, std::uint64_t last) override;
   /// All of `move` but the signal. False: it was refused, which has failed the watch.
-  bool bring(device::Lane lane, std::uint64_t epoch, Range part);
+  bool bring(device::Lane lane, std::uint64_t epoch, Range part, bool shared);
   bool may_be_shared(device::Lane lane, Range part) const noexcept;
+  /// Of the next put.
+  bool is_shared(device::Lane lane, Range part) const noexcept;
   /// Few bytes are copied in without the peer, but for those whose time is wanted or that the kernel copies.
   bool copies_alone(std::size_t bytes) const noexcept;
   bool copy_with_peer(device::Lane lane, std::uint64_t epoch, Range part);
