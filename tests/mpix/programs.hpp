@@ -38,6 +38,8 @@ void run_mpich_halo();
 void run_mpich_meanwhile();
 void run_mpich_allreduce();
 void run_mpich_freed();
+void run_mpich_freed_running();
+void run_mpich_left_running();
 void run_mpich_communicators();
 void run_mpich_statuses();
 // mpich_places.cpp
