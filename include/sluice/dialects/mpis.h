@@ -123,11 +123,11 @@ int MPIS_Waitall(int count, MPIS_Request matches[], MPI_Status statuses[]);
 /* On the stream. Null requests do nothing. */
 
 /// When the stream comes here, a send may read its buffer, and a receive may be given its bytes. Returns at once. On a
-/// GPU's stream the bytes of a send leave here if this call finds that the receive has started; else when the stream comes
-/// to MPIS_Enqueue_waitall, first those of sends whose receive has started, then the others in the order of the starts:
-/// of these, sends that wait for a receiver hold back those behind them.
-/// A start on another queue than the one before is ordered behind its completion by the program, for example by
-/// MPIS_Queue_wait. If a GPU's stream cannot start a request, MPIS_Queue_wait returns the error.
+/// GPU's stream the bytes of a send leave here if this call finds that the receive has started; else when the stream
+/// comes to MPIS_Enqueue_waitall, first those of sends whose receive has started, then the others in the order of the
+/// starts: of these, sends that wait for a receiver hold back those behind them. A start on another queue than the one
+/// before is ordered behind its completion by the program, for example by MPIS_Queue_wait. If a GPU's stream cannot
+/// start a request, MPIS_Queue_wait returns the error.
 /// @return MPIS_INVALID_REQUEST_STATE, also for a second start before MPIS_Enqueue_waitall; MPIS_UNSUPPORTED_BEHAVIOR
 ///   for a queue of another kind than that of the match
 int MPIS_Enqueue_start(MPIS_Queue queue, MPIS_Request* request);
