@@ -49,13 +49,15 @@ void Core::check_events() const {
 void Core::agree(Stream stream, base::Limit& limit) {
   const std::vector<Landing> landings = landings_of(receives_, options_.pack_up_to);
   const auto tables = exchange_tables(context_, name_, entries_of(landings), peers(), limit);
+  const Ordered sends = ordered(sends_);
+  const Ordered receives = ordered(receives_);
   for (const auto& [peer, entries] : tables) {
-    check_direction(peer, true, entries);
-    check_direction(peer, false, entries);
+    check_direction(peer, true, sends, entries);
+    check_direction(peer, false, receives, entries);
   }
   scope_ = context_.scope("unr plan: " + name_);
   open_incoming(landings, stream);
-  for (const auto& [peer, entries] : tables) open_outgoing(peer, entries, stream);
+  for (const auto& [peer, entries] : tables) open_outgoing(peer, entries, sends, stream);
 }
 
 std::vector<Entry> Core::entries_of(const std::vector<Landing>& landings) const {
@@ -94,11 +96,11 @@ std::vector<Rank> Core::peers() const {
   return peers;
 }
 
-/// Messages of one key match in their order.
-void Core::check_direction(Rank peer, bool is_send, const std::vector<Entry>& entries) const {
+void Core::check_direction(Rank peer, bool is_send, const Ordered& all, const std::vector<Entry>& entries) const {
   std::map<Key, std::vector<std::uint64_t>> ours;
-  for (const Message& message : is_send ? sends_ : receives_)
-    if (message.peer == peer) ours[message.key].push_back(message.bytes);
+  for (auto of_key = all.lower_bound({peer, 0}); of_key != all.end() && of_key->first.first == peer; ++of_key)
+    for (const std::size_t i : of_key->second)
+      ours[of_key->first.second].push_back((is_send ? sends_ : receives_)[i].bytes);
   std::map<Key, std::vector<std::uint64_t>> theirs;
   for (const Entry& entry : entries)
     if (entry.is_send != is_send) theirs[entry.key].push_back(entry.bytes);
@@ -163,16 +165,13 @@ void Core::open_incoming(const std::vector<Landing>& landings, Stream stream) {
   }
 }
 
-/// Messages of one key match in their order.
-void Core::open_outgoing(Rank peer, const std::vector<Entry>& entries, Stream stream) {
-  std::map<Key, std::size_t> next;                                                  // send to look at
+void Core::open_outgoing(Rank peer, const std::vector<Entry>& entries, const Ordered& all, Stream stream) {
+  std::map<Key, std::size_t> matched;                                               // sends of a key
   std::map<std::uint32_t, std::vector<std::pair<std::size_t, std::size_t>>> parts;  // of a channel: sends and offsets
   std::map<std::uint32_t, Entry> firsts;
   for (const Entry& entry : entries) {
     if (entry.is_send) continue;
-    std::size_t& send = next[entry.key];
-    while (sends_[send].peer != peer || sends_[send].key != entry.key) ++send;
-    parts[entry.channel].emplace_back(send++, entry.offset);
+    parts[entry.channel].emplace_back(all.at({peer, entry.key}).at(matched[entry.key]++), entry.offset);
     firsts.emplace(entry.channel, entry);
   }
   for (const auto& [channel, sends] : parts) open_put(peer, firsts[channel], sends, stream);

@@ -116,9 +116,10 @@ class Core : public std::enable_shared_from_this<Core> {
   void agree(Stream stream, base::Limit& limit);
   std::vector<Entry> entries_of(const std::vector<Landing>& landings) const;
   std::vector<Rank> peers() const;
-  void check_direction(Rank peer, bool is_send, const std::vector<Entry>& entries) const;
+  /// `all`: the sends or the receives.
+  void check_direction(Rank peer, bool is_send, const Ordered& all, const std::vector<Entry>& entries) const;
   void open_incoming(const std::vector<Landing>& landings, Stream stream);
-  void open_outgoing(Rank peer, const std::vector<Entry>& entries, Stream stream);
+  void open_outgoing(Rank peer, const std::vector<Entry>& entries, const Ordered& all, Stream stream);
   void open_put(Rank peer, const Entry& first, const std::vector<std::pair<std::size_t, std::size_t>>& parts,
                 Stream stream);
   Packing new_packing(std::size_t bytes) const;

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,6 +37,10 @@ struct Message {
 /// The pieces of `count` elements from byte `offset` on.
 /// @throws Error{Code::bad_argument} unless they lie in `bytes` bytes; `rank`: of the caller
 std::vector<Piece> pieces_of(Rank rank, std::size_t bytes, std::size_t offset, std::size_t count, const Layout& type);
+
+/// Messages of each peer and key, in their order: indexes. Messages of one key match in that order.
+using Ordered = std::map<std::pair<Rank, Key>, std::vector<std::size_t>>;
+Ordered ordered(const std::vector<Message>& messages);
 
 /// Receives that one put carries, as indexes. In a slot that is packed each begins at a multiple of 8 bytes.
 struct Landing {

@@ -82,13 +82,15 @@ std::map<Rank, std::vector<Entry>> exchange_tables(Context& context, const std::
   Scope scope = context.scope("unr tables: " + name);
   const std::string text = "the messages of plan '" + name + "'";
   std::deque<Line> lines;
+  std::map<Rank, std::vector<Entry>> given;
+  for (const Entry& entry : own) given[entry.peer].push_back(entry);
   for (const Rank peer : peers) {
     Line& line = lines.emplace_back();
     line.out_slot = context.allocate(sizeof(Chunk));
     line.in_slot = context.allocate(sizeof(Chunk));
     line.out = scope.sender(peer, 0, line.out_slot.all(), {.name = text});
     line.in = scope.receiver(peer, 0, line.in_slot.all(), {.name = text});
-    std::ranges::copy_if(own, std::back_inserter(line.given), [&](const Entry& entry) { return entry.peer == peer; });
+    line.given = std::move(given[peer]);
     line.left = line.given.size();
   }
   for (Line& line : lines) {

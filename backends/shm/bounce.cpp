@@ -155,15 +155,20 @@ Landed land_around(const Slots& target, const Signal& signal, Landing::Way way, 
 }
 
 void BouncePut::move(device::Lane lane, std::uint64_t epoch, Range part) {
-  if (bring(lane, epoch, part)) raise_signal(lane, signal_, epoch);
+  if (bring(lane, epoch, part, choose(lane, part))) raise_signal(lane, signal_, epoch);
 }
 
-/// A receiver copies out what is there of the epoch that it waits for, so each that is shared has its signal.
+/// A receiver copies out what is there of the epoch that it waits for, so those that are shared, and those before
+/// them, have their signals.
 void BouncePut::move_all(device::Lane lane, std::uint64_t first, std::uint64_t last) {
   const Range slot{0, source_.slot_bytes};
-  for (std::uint64_t epoch = first; epoch <= last; ++epoch) {
-    if (!bring(lane, epoch, slot)) return;
-    if (epoch == last || may_be_shared(lane, slot)) raise_signal(lane, signal_, epoch);
+  for (std::uint64_t epoch = first, raised = first - 1; epoch <= last; ++epoch) {
+    const Choice choice = choose(lane, slot);
+    if (choice.shared && raised + 1 < epoch) raise_signal(lane, signal_, epoch - 1);
+    if (!bring(lane, epoch, slot, choice)) return;
+    if (!choice.shared && epoch < last) continue;
+    raise_signal(lane, signal_, epoch);
+    raised = epoch;
   }
 }
 
@@ -173,27 +178,28 @@ bool BouncePut::may_be_shared(device::Lane lane, Range part) const noexcept {
   return of_hosts && part.bytes > std::clamp(room_, kBesideHeader, kLeastShared);
 }
 
-bool BouncePut::copies_alone(Way way, std::size_t bytes) const noexcept {
-  if (bytes > std::min(room_, SharedCopy::kLeastPiece)) return false;
-  return way != Way::kernel && !ways_->wants_time(bytes, turn_, may_go_by_kernel(bytes));
+BouncePut::Choice BouncePut::choose(device::Lane lane, Range part) const noexcept {
+  if (!may_be_shared(lane, part)) return {};
+  const bool kernel = kernel_.pid != 0 && part.bytes > SharedCopy::kLeastOfCall;
+  const Way way = ways_->choose(part.bytes, turn_, kernel);
+  const bool alone = part.bytes <= std::min(room_, SharedCopy::kLeastPiece) && way != Way::kernel &&
+                     !ways_->wants_time(part.bytes, turn_, kernel);
+  return {.way = way, .takes_turn = true, .shared = !alone};
 }
 
-bool BouncePut::bring(device::Lane lane, std::uint64_t epoch, Range part) {
-  const bool by_both = may_be_shared(lane, part);
-  const Way way = by_both ? ways_->choose(part.bytes, turn_, may_go_by_kernel(part.bytes)) : Way::cached;
-  const bool shared = by_both && !copies_alone(way, part.bytes);
+bool BouncePut::bring(device::Lane lane, std::uint64_t epoch, Range part, Choice choice) {
   std::byte* const slot = target_.at(epoch);
   std::byte* const to = slot + place_of(part.bytes);
   const std::byte* const from = source_.at(epoch) + part.offset;
-  if (shared) {
-    if (!copy_with_peer(lane, epoch, part, way)) return false;
-  } else if (way == Way::past_cache) {
+  if (choice.shared) {
+    if (!copy_with_peer(lane, epoch, part, choice.way)) return false;
+  } else if (choice.way == Way::past_cache) {
     base::copy_past_cache(to, from, part.bytes);
   } else if (!copy_(lane, watch_, to, from, part.bytes)) {
     return false;
   }
-  if (by_both) ++turn_;
-  write_header(lane, slot, header_of(part, shared), epoch);
+  if (choice.takes_turn) ++turn_;
+  write_header(lane, slot, header_of(part, choice.shared), epoch);
   return true;
 }
 
@@ -218,13 +224,19 @@ std::string BouncePut::describe() const {
   }
   if (copy_.on_gpu()) return "shm: the target cannot be mapped, so all goes through a bounce buffer" + copy_.describe();
   const std::string target = "shm: the target cannot be mapped, so ";
-  if (slot_bytes_ <= kLeastShared && room_ == slot_bytes_) return target + "all goes through a bounce buffer";
+  if (slot_bytes_ <= SharedCopy::kLeastOfCall && room_ == slot_bytes_)
+    return target + "all goes through a bounce buffer";
   const std::string by_both = slot_bytes_ > kLeastShared ? ", of which a peer that waits does a part" : "";
   if (room_ < std::min(SharedCopy::kLeastPiece, slot_bytes_)) {
-    return target + "parts up to " + std::to_string(room_) +
-           " bytes go through a bounce buffer, and larger ones by the kernel's cross-memory copy" + by_both;
+    const std::string some =
+        target + "parts up to " + std::to_string(std::min(room_, SharedCopy::kLeastOfCall)) + " bytes go ";
+    const std::string faster =
+        room_ <= SharedCopy::kLeastOfCall
+            ? ""
+            : "those up to " + std::to_string(room_) + " bytes too or by the kernel, as was faster lately, ";
+    return some + "through a bounce buffer, " + faster + "and larger ones by the kernel's cross-memory copy" + by_both;
   }
-  return target + "parts up to " + std::to_string(kLeastShared) +
+  return target + "parts up to " + std::to_string(SharedCopy::kLeastOfCall) +
          " bytes go through a bounce buffer, and larger ones too or by the kernel's cross-memory copy, as was faster "
          "lately" +
          by_both;

@@ -40,14 +40,18 @@ class BouncePut final : public StreamPut {
  private:
   void move(device::Lane lane, std::uint64_t epoch, Range part) override;
   void move_all(device::Lane lane, std::uint64_t first, std::uint64_t last) override;
+  struct Choice {
+    Way way = Way::cached;
+    bool takes_turn = false;  ///< it was chosen
+    bool shared = false;      ///< both ranks may copy
+  };
+
+  /// For the next put. Few bytes are copied in without the peer, but for those whose time is wanted or that the kernel
+  /// copies.
+  Choice choose(device::Lane lane, Range part) const noexcept;
   /// All of `move` but the signal. False: it was refused, which has failed the watch.
-  bool bring(device::Lane lane, std::uint64_t epoch, Range part);
+  bool bring(device::Lane lane, std::uint64_t epoch, Range part, Choice choice);
   bool may_be_shared(device::Lane lane, Range part) const noexcept;
-  /// Few bytes are copied in without the peer, but for those whose time is wanted or that the kernel copies.
-  bool copies_alone(Way way, std::size_t bytes) const noexcept;
-  bool may_go_by_kernel(std::size_t bytes) const noexcept {
-    return kernel_.pid != 0 && bytes > SharedCopy::kLeastOfCall;
-  }
   bool copy_with_peer(device::Lane lane, std::uint64_t epoch, Range part, Way way);
 
   std::size_t slot_bytes_;

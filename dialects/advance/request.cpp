@@ -2,7 +2,9 @@
 #include "dialects/advance/request.hpp"
 
 #include <algorithm>
+#include <map>
 #include <mutex>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -146,12 +148,16 @@ void Request::check_start(const Queue& queue) const {
 void Request::help_peers(const Queue* queue) {
   const std::lock_guard lock(unmatched_ones().mutex);
   const auto& all = unmatched_ones().all;
+  const auto kin_of = [](const Request* one) {
+    const stream_mpi::Envelope& envelope = one->envelope_;
+    return std::tuple(one->kind_, envelope.comm, envelope.peer, envelope.tag);
+  };
+  std::map<decltype(kin_of(nullptr)), int> unmatched;
+  if (queue != nullptr && std::ranges::any_of(all, [](const Request* one) { return !one->begun_; }))
+    for (const Request* const one : all)
+      if (one->state_ == State::unmatched) ++unmatched[kin_of(one)];
   for (Request* const request : all) {
-    const auto is_like_it = [&](const Request* other) {
-      return other->state_ == State::unmatched && other->kind_ == request->kind_ &&
-             other->envelope_ == request->envelope_;
-    };
-    if (queue != nullptr && !request->begun_ && std::ranges::count_if(all, is_like_it) == 1) request->begin(*queue);
+    if (queue != nullptr && !request->begun_ && unmatched[kin_of(request)] == 1) request->begin(*queue);
     // The program gets a failure from its own call for this match.
     if (request->begun_ && request->failure_ == nullptr)
       (void)stream_mpi::guarded("a match that a peer has asked for", [&] { (void)request->pair(); });

@@ -43,8 +43,10 @@ class GpuLine final : public Line {
     for (const auto* operation : operations) noting([&] { (*operation)->enqueue_start(*gpu()); });
   }
 
-  // All puts come first: a peer may be waiting for them while this stream waits for a message of that peer.
+  // All puts come first: a peer may be waiting for them while this stream waits for a message of that peer. A put that
+  // waits for a late receiver holds back what is behind it.
   void wait_all(OperationList operations) override {
+    for (const auto* operation : operations) noting([&] { (*operation)->enqueue_credited(*gpu()); });
     for (const auto* operation : operations) noting([&] { (*operation)->enqueue_move(*gpu()); });
     for (const auto* operation : operations) noting([&] { (*operation)->enqueue_wait(*gpu()); });
   }

@@ -9,7 +9,6 @@
 
 #include <mpi.h>
 
-#include <compare>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -23,7 +22,6 @@ struct Envelope {
   MPI_Comm comm = MPI_COMM_NULL;
   int peer = MPI_PROC_NULL;
   int tag = 0;
-  bool operator==(const Envelope&) const = default;
 };
 
 /// @throws Refused{MPI_ERR_RANK} for a peer that is neither a rank of the communicator nor MPI_PROC_NULL, {MPI_ERR_TAG}

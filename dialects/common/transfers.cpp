@@ -45,8 +45,19 @@ class Send final : public Operation, private Pending {
 
   bool starts_shortly() const noexcept override { return starts_shortly_; }
 
-  void enqueue_start(Stream /*stream*/) override {}
-  void enqueue_move(Stream stream) override { sender_.put(stream); }
+  void enqueue_start(Stream stream) override {
+    waits_for_credit_ = true;
+    enqueue_credited(stream);
+  }
+  /// A failure is thrown once: the wait throws it, too.
+  void enqueue_credited(Stream stream) override {
+    if (!std::exchange(waits_for_credit_, false)) return;
+    if (sender_.credited()) return sender_.put(stream);
+    waits_for_credit_ = true;
+  }
+  void enqueue_move(Stream stream) override {
+    if (std::exchange(waits_for_credit_, false)) sender_.put(stream);
+  }
   void enqueue_wait(Stream stream) override { await_source(stream); }
   void close(std::optional<Timeout> timeout) override {
     handover_.await_take_back();

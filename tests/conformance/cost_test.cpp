@@ -11,6 +11,7 @@
 #include "runtime/handles.hpp"
 #include "tests/conformance/cases.hpp"
 #include "tests/conformance/counting.hpp"
+#include "unr/messages.hpp"
 
 namespace {
 
@@ -256,6 +257,29 @@ TEST(Instructions, of_put_wait_and_release_grow_no_more) {
   EXPECT_EQ(twice.exit_code, 0);
   EXPECT_GT(once.instructions, 100U * kRounds) << "not stepped";
   EXPECT_LE((twice.instructions - once.instructions) / kRounds, kMost);
+}
+
+/// The instructions of `work()`, in a child; 0: they could not be counted.
+template <class Work>
+std::uint64_t instructions_of(Work work) {
+  const SystemCalls calls = count_system_calls([&] {
+    begin_stepping();
+    work();
+    end_stepping();
+    return 0;
+  });
+  if (!calls.why_not.empty()) return skipped_here(calls.why_not), 0;
+  EXPECT_EQ(calls.exit_code, 0);
+  EXPECT_GT(calls.instructions, 50U) << "not stepped";
+  return calls.instructions;
+}
+
+TEST(Instructions, of_elements_without_gaps_do_not_grow_with_their_number) {
+  const auto pieces = [](std::size_t count) {
+    return instructions_of(
+        [count] { EXPECT_EQ(unr::pieces_of(0, std::size_t{1} << 30U, 8, count, unr::Layout::of(16)).size(), 1U); });
+  };
+  EXPECT_LE(pieces(1000), pieces(10) + 100);
 }
 
 /// The instructions of one call of `use(window, target)`, by a rank with a window of its own.

@@ -268,20 +268,23 @@ TEST(KernelCopies, are_tried_for_some_KiB) {
 }
 
 TEST(ForbiddenCopies, leave_the_bounce_buffer_for_all) {
-  const Case one{.ground = {"shm", "shm", true}, .user = true, .bytes = 1024 * 1024};
-  Peers peers = one.peers();
-  peers.environment = {"SLUICE_BOUNCE_MAX=4096"};  // is for those that the kernel may copy
-  run_peers(peers, [&](Context& context) {
-    forbid_kernel_copies();
-    if (kernel_copies(context)) {
-      if (context.rank() == 0) skipped_here("no seccomp filter can be set to forbid cross-memory copies");
-      return;
-    }
-    expect_path(context, one,
-                "shm: the target cannot be mapped and the kernel forbids to copy into it, so all goes through a bounce "
-                "buffer; fired by the stream",
-                landing_of(one));
-  });
+  for (const std::size_t bytes : {8 * 1024, 1024 * 1024}) {
+    const Case one{.ground = {"shm", "shm", true}, .user = true, .bytes = bytes};
+    Peers peers = one.peers();
+    peers.environment = {"SLUICE_BOUNCE_MAX=4096"};  // is for those that the kernel may copy
+    run_peers(peers, [&](Context& context) {
+      forbid_kernel_copies();
+      if (kernel_copies(context)) {
+        if (context.rank() == 0) skipped_here("no seccomp filter can be set to forbid cross-memory copies");
+        return;
+      }
+      expect_path(
+          context, one,
+          "shm: the target cannot be mapped and the kernel forbids to copy into it, so all goes through a bounce "
+          "buffer; fired by the stream",
+          landing_of(one));
+    });
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Quick, MemoryPaths, testing::ValuesIn(inline_only(with_sizes(memory_cases(), {1024 * 1024}))),

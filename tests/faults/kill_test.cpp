@@ -410,7 +410,7 @@ void put_until_rank_1_is_lost(Context& context, const Case& one, const Buffer& b
   Order order(one);
   Sender sender = context.sender(1, kTag, buffer.all());
   expect_loss_of_rank_1(context, [&] {
-    for (int i = 0; i < 1000; ++i) {
+    for (int i = 0; i < 1'000'000; ++i) {
       sender.put(order.stream());
       context.synchronize(order.stream());
     }
@@ -436,6 +436,9 @@ TEST_P(Kill, during_a_large_copy) {
   }));
 }
 
+constexpr std::size_t kMuch = std::size_t{16} * 1024 * 1024;
+constexpr std::size_t kSome = std::size_t{8} * 1024;  // the kernel may copy them, or the sender alone
+
 /// The kernel copies into targets that cannot be mapped.
 Peers with_kernel_copies(Peers peers) {
   peers.environment.emplace_back("SLUICE_BOUNCE_MAX=1");
@@ -454,10 +457,10 @@ template <class Pass>
   for (;; ++passed) pass();
 }
 
-TEST_P(Kill, of_a_receiver_that_copies_a_part) {
-  expect_only_rank_1_killed(end_of_peers(with_kernel_copies(ranks(2)), [](Context& context) {
-    Case one = GetParam();
-    one.bytes = 16 * 1024 * 1024;
+void expect_lost_receiver(const Peers& peers, std::size_t bytes) {
+  expect_only_rank_1_killed(end_of_peers(peers, [bytes](Context& context) {
+    Case one = Kill::GetParam();
+    one.bytes = bytes;
     const Buffer buffer(context, one);
     if (context.rank() == 1) {
       Receiver receiver = context.receiver(0, kTag, buffer.all());
@@ -470,10 +473,13 @@ TEST_P(Kill, of_a_receiver_that_copies_a_part) {
   }));
 }
 
-TEST_P(Kill, of_a_sender_whose_receiver_copies_a_part) {
-  expect_only_rank_1_killed(end_of_peers(with_kernel_copies(ranks(2)), [](Context& context) {
-    Case one = GetParam();
-    one.bytes = 16 * 1024 * 1024;
+TEST_P(Kill, of_a_receiver_that_copies_a_part) { expect_lost_receiver(with_kernel_copies(ranks(2)), kMuch); }
+TEST_P(Kill, of_a_receiver_of_some_KiB) { expect_lost_receiver(ranks(2), kSome); }
+
+void expect_lost_sender(const Peers& peers, std::size_t bytes) {
+  expect_only_rank_1_killed(end_of_peers(peers, [bytes](Context& context) {
+    Case one = Kill::GetParam();
+    one.bytes = bytes;
     const Buffer buffer(context, one);
     if (context.rank() == 1) {
       Sender sender = context.sender(0, kTag, buffer.all());
@@ -482,7 +488,7 @@ TEST_P(Kill, of_a_sender_whose_receiver_copies_a_part) {
     Order order(one);
     Receiver receiver = context.receiver(1, kTag, buffer.all());
     expect_loss_of_rank_1(context, [&] {
-      for (int i = 0; i < 1000; ++i) {
+      for (int i = 0; i < 1'000'000; ++i) {
         receiver.wait(order.stream());
         receiver.release(order.stream());
         context.synchronize(order.stream());
@@ -491,11 +497,14 @@ TEST_P(Kill, of_a_sender_whose_receiver_copies_a_part) {
   }));
 }
 
+TEST_P(Kill, of_a_sender_whose_receiver_copies_a_part) { expect_lost_sender(with_kernel_copies(ranks(2)), kMuch); }
+TEST_P(Kill, of_a_sender_of_some_KiB) { expect_lost_sender(ranks(2), kSome); }
+
 /// The dead rank never acknowledges, and no other channel waits for that.
-TEST_P(Kill, with_a_put_under_way_holds_up_no_other) {
-  expect_only_rank_1_killed(end_of_peers(ranks(3), [](Context& context) {
-    Case one = GetParam();
-    one.bytes = 100'000;
+void expect_stopped_holds_up_no_other(const Peers& peers, std::size_t bytes) {
+  expect_only_rank_1_killed(end_of_peers(peers, [bytes](Context& context) {
+    Case one = Kill::GetParam();
+    one.bytes = bytes;
     one.depth = 2;
     Order order(one);
     const Stream stream = order.stream();
@@ -538,6 +547,9 @@ TEST_P(Kill, with_a_put_under_way_holds_up_no_other) {
     to_1.close();
   }));
 }
+
+TEST_P(Kill, with_a_put_under_way_holds_up_no_other) { expect_stopped_holds_up_no_other(ranks(3), 100'000); }
+TEST_P(Kill, with_some_KiB_under_way_holds_up_no_other) { expect_stopped_holds_up_no_other(ranks(3), kSome); }
 
 TEST_P(Kill, a_rank_that_is_stopped_is_not_dead) {
   run_peers(ranks(2), [](Context& context) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 
+#include "tests/await_answer.hpp"
 #include "tests/mpis/order.hpp"
 #include "tests/mpix/programs.hpp"
 
@@ -79,6 +80,69 @@ void run_gpu_freed_started() {
   open.notify_all();
   order.wait();
   expect_equal(in, 41, "a message of requests that were freed");
+}
+
+/// The receive has started before the send, whose rank then waits by MPI for an answer.
+void run_gpu_answered() {
+  Order order;
+  const int peer = 1 - world_rank();
+  std::vector<int> buffer = poisoned(1000);
+  std::vector<MPIS_Request> requests{world_rank() == 0 ? send_of(buffer.data(), 1000, peer)
+                                                       : receive_of(buffer.data(), 1000, peer)};
+  match_all(requests);
+  for (int step = 0; step < 3; ++step) {
+    if (world_rank() == 0) {
+      fill(buffer, 0, step);
+      await_answer(peer);
+    }
+    order.start_all(requests);
+    if (world_rank() == 1) {
+      order.wait();  // until the stream has run the start
+      tell(peer);
+      order.wait_all();
+      order.wait();
+      expect_filled(buffer, 0, step, "a message that its sender does not wait for");
+      tell(peer);
+      continue;
+    }
+    await_answer(peer);
+    order.wait_all();
+    order.wait();
+  }
+  free_all(requests);
+}
+
+/// Of two sends that are waited for together the receive of the second one starts first. Rank 0 starts both before.
+void run_gpu_overtaken() {
+  Order order;
+  const int peer = 1 - world_rank();
+  std::array<int, 2> values{world_rank() == 0 ? 5 : -7, world_rank() == 0 ? 6 : -7};
+  std::vector<MPIS_Request> requests;
+  for (std::size_t i : {0U, 1U})
+    requests.push_back(world_rank() == 0 ? send_of(&values.at(i), 1, peer, static_cast<int>(i))
+                                         : receive_of(&values.at(i), 1, peer, static_cast<int>(i)));
+  match_all(requests);
+  if (world_rank() == 0) {
+    order.start_all(requests);
+    tell(peer);
+    await_answer(peer);
+    order.wait_all();
+    order.wait();
+  } else {
+    await_answer(peer);
+    order.start(requests[1]);
+    order.wait();  // until the stream has run the start
+    tell(peer);
+    order.wait_all();
+    order.wait();
+    expect_equal(values[1], 6, "a message behind one whose receiver is late");
+    expect_equal(values[0], -7, "a message whose receive has not started");
+    order.start(requests[0]);
+    order.wait_all();
+    order.wait();
+  }
+  expect_equal(values[0], 5, "a message whose receiver is late");
+  free_all(requests);
 }
 
 /// With a short SLUICE_CONNECT_TIMEOUT: a barrier is matched when its peer has matched it, so its start does not wait.

@@ -71,6 +71,12 @@ TEST(MpixGpu, on_cuda_streams_requests_that_are_freed_hold_up_no_host) {
 TEST(MpixGpu, on_cuda_streams_a_barrier_is_matched_once_its_peers_have_matched_it) {
   expect_passed_on_gpu(2, "gpu_late_barrier", "MPIS_TEST_STREAM=cuda SLUICE_CONNECT_TIMEOUT=3s");
 }
+TEST(MpixGpu, on_cuda_streams_a_send_whose_receive_has_started_leaves_at_its_start) {
+  expect_passed_on_gpu(2, "gpu_answered", "MPIS_TEST_STREAM=cuda SLUICE_TIMEOUT=30s");
+}
+TEST(MpixGpu, on_cuda_streams_a_send_with_credit_overtakes_one_without_it) {
+  expect_passed_on_gpu(2, "gpu_overtaken", "MPIS_TEST_STREAM=cuda SLUICE_TIMEOUT=5s");
+}
 TEST(MpixGpu, on_cuda_streams_kernels_may_wait) {
   expect_passed_on_gpu(2, "halo m_halo", std::string("SLUICE_GPU_WAITS=kernel EMUCUDA_KERNELS=") + EMUCUDA_KERNELS);
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <fstream>
 
 #include "tests/mpix/mpich_comm.hpp"
@@ -152,6 +153,59 @@ void run_mpich_freed() {
   }
   const long grown = resident() - after_some;
   expect(grown < kMostGrowth, "communicators that were freed leave " + std::to_string(grown) + " bytes");
+}
+
+namespace {
+
+/// An allreduce whose communicator is freed while the stream of each rank stands still before it.
+class FreedWhileRunning {
+ public:
+  FreedWhileRunning() {
+    order_.run([this] { open_.wait(false); });
+    expect_equal(MPIX_Allreduce_enqueue(from_.data(), to.data(), kInts, MPI_INT, MPI_SUM, order_.comm), MPI_SUCCESS,
+                 "an allreduce on a communicator that is freed");
+    MPI_Comm_free(&order_.comm);
+    MPIX_Stream_comm_create(MPI_COMM_WORLD, order_.handle, &order_.comm);  // for the end of `order_`
+  }
+  FreedWhileRunning(const FreedWhileRunning&) = delete;
+  FreedWhileRunning& operator=(const FreedWhileRunning&) = delete;
+  ~FreedWhileRunning() = default;
+
+  StreamComm& order() { return order_; }
+  void go_on() {
+    open_ = true;
+    open_.notify_all();
+  }
+
+  static constexpr int kInts = 1000;
+  std::vector<int> to = poisoned(kInts);
+
+ private:
+  std::vector<int> from_ = std::vector<int>(kInts, world_rank() + 1);
+  std::atomic<bool> open_ = false;
+  StreamComm order_;
+};
+
+}  // namespace
+
+/// Another allreduce is the first of its communicator, so it ends what no stream uses any more.
+void run_mpich_freed_running() {
+  FreedWhileRunning freed;
+  int sum = 0;
+  const int one = 1;
+  expect_equal(MPIX_Allreduce_enqueue(&one, &sum, 1, MPI_INT, MPI_SUM, freed.order().comm), MPI_SUCCESS,
+               "an allreduce");
+  freed.go_on();
+  freed.order().wait();
+  expect_equal(sum, world_size(), "a sum behind that of a communicator that was freed");
+  expect(freed.to == std::vector<int>(FreedWhileRunning::kInts, world_size() * (world_size() + 1) / 2),
+         "sums on a communicator that was freed before the stream came to them");
+}
+
+/// MPI ends while the stream carries out such an allreduce, or has not come to it.
+void run_mpich_left_running() {
+  auto* const left = new FreedWhileRunning;  // the stream lives as long as the process
+  left->go_on();
 }
 
 /// Duplicates keep the stream, and have messages of their own; a rank may have no stream.

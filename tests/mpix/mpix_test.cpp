@@ -84,6 +84,12 @@ TEST(MpixMpich, sends_that_have_begun_move_while_the_stream_waits) { expect_pass
 TEST(MpixMpich, messages_move_on_while_the_program_waits_by_mpi) { expect_passed(2, "m_answered"); }
 TEST(MpixMpich, an_allreduce_combines_all) { expect_passed(3, "m_allreduce", "MPIX_TEST_THREADS=1"); }
 TEST(MpixMpich, a_communicator_that_is_freed_leaves_no_buffers) { expect_passed(2, "m_freed"); }
+TEST(MpixMpich, an_allreduce_outlives_its_communicator) {
+  expect_passed(2, "m_freed_running");
+  expect_passed(3, "m_freed_running");
+  const Ended ended = run_ranks(2, "m_left_running", "SLUICE_TIMEOUT=1h");
+  EXPECT_EQ(ended.code, 0) << ended.output;
+}
 TEST(MpixMpich, places_of_extremes_need_no_thread_level) {
   expect_passed(3, "m_places");
   expect_passed(2, "m_places");

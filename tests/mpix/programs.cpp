@@ -36,6 +36,8 @@ int run_mpix_programs(int argc, char** argv, int first) {
       {"m_meanwhile", run_mpich_meanwhile},
       {"m_allreduce", run_mpich_allreduce},
       {"m_freed", run_mpich_freed},
+      {"m_freed_running", run_mpich_freed_running},
+      {"m_left_running", run_mpich_left_running},
       {"m_communicators", run_mpich_communicators},
       {"m_statuses", run_mpich_statuses},
       {"m_places", run_mpich_places},
@@ -58,6 +60,8 @@ int run_mpix_programs(int argc, char** argv, int first) {
       {"gpu_two_failures", run_gpu_two_failures},
       {"gpu_freed_started", run_gpu_freed_started},
       {"gpu_late_barrier", run_gpu_late_barrier},
+      {"gpu_answered", run_gpu_answered},
+      {"gpu_overtaken", run_gpu_overtaken},
 #endif
   };
   const bool threads = std::getenv("MPIX_TEST_THREADS") != nullptr;

@@ -38,6 +38,8 @@ void run_mpich_halo();
 void run_mpich_meanwhile();
 void run_mpich_allreduce();
 void run_mpich_freed();
+void run_mpich_freed_running();
+void run_mpich_left_running();
 void run_mpich_communicators();
 void run_mpich_statuses();
 // mpich_places.cpp
@@ -53,6 +55,8 @@ void run_gpu_start_fails();
 void run_gpu_two_failures();
 void run_gpu_freed_started();
 void run_gpu_late_barrier();
+void run_gpu_answered();
+void run_gpu_overtaken();
 // on_gpu.cpp
 void run_gpu_memory();
 void run_gpu_requests();
