@@ -269,6 +269,10 @@ std::string why_unusable(const std::string& backend) {
   return found ? found->why_not : "there is no backend " + backend;
 }
 
+bool is_rank_of_other_suite(const std::string& suite) {
+  return g_call_to_run != 0 && !GTEST_FLAG_GET(filter).starts_with(suite + ".");
+}
+
 namespace {
 
 /// Takes a flag of ours out of the arguments, and returns its value; empty: it is not there.

@@ -109,4 +109,22 @@ void skipped_here(const std::string& reason);
 /// Why a backend cannot be used on this machine; empty: it can.
 std::string why_unusable(const std::string& backend);
 
+/// True in a rank of a test of another suite than `suite`.
+bool is_rank_of_other_suite(const std::string& suite);
+
+/// What `make` returns; in a rank of a test of another suite nothing.
+template <class Param, class Make>
+testing::internal::ParamGenerator<Param> cases_of(const std::string& suite, Make make) {
+  if (is_rank_of_other_suite(suite)) return testing::ValuesIn(std::vector<Param>());
+  return make();
+}
+
 }  // namespace sluice::test
+
+/// INSTANTIATE_TEST_SUITE_P for a program of thousands of cases. Its ranks are processes that run one test each, and
+/// need the cases of one suite: under ThreadSanitizer a rank would take a second of the processor's time to name all of
+/// them.
+#define INSTANTIATE_IN_ITS_RANKS(prefix, suite, generator, ...)                                                      \
+  INSTANTIATE_TEST_SUITE_P(prefix, suite,                                                                            \
+                           ::sluice::test::cases_of<suite::ParamType>(#prefix "/" #suite, [] { return generator; }), \
+                           __VA_ARGS__)

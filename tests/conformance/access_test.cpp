@@ -336,9 +336,9 @@ std::vector<Case> everywhere() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Accesses, testing::ValuesIn(everywhere()), CaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, Atomics, testing::ValuesIn(with_atomics(everywhere())), CaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, NoAtomics, testing::ValuesIn(without_atomics(everywhere())), CaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, LostOwner, testing::ValuesIn(with_owners_to_lose(everywhere())), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, Accesses, testing::ValuesIn(everywhere()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, Atomics, testing::ValuesIn(with_atomics(everywhere())), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, NoAtomics, testing::ValuesIn(without_atomics(everywhere())), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, LostOwner, testing::ValuesIn(with_owners_to_lose(everywhere())), CaseName());
 
 }  // namespace

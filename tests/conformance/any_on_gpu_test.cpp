@@ -516,7 +516,7 @@ std::vector<GpuCase> any_in_memory_cases() {
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, AnyOnGpu, testing::ValuesIn(any_on_gpu_cases()), GpuCaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, AnyInGpuMemory, testing::ValuesIn(any_in_memory_cases()), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, AnyOnGpu, testing::ValuesIn(any_on_gpu_cases()), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, AnyInGpuMemory, testing::ValuesIn(any_in_memory_cases()), GpuCaseName());
 
 }  // namespace

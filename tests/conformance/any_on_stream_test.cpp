@@ -119,8 +119,8 @@ std::vector<Case> any_on_stream_cases(const std::vector<Ground>& of) {
   return with_ranks(cases, {3});
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, AnyOnStream, testing::ValuesIn(any_on_stream_cases({})), CaseName());
-INSTANTIATE_TEST_SUITE_P(Wrapped, AnyOnStream, testing::ValuesIn(any_on_stream_cases(wrapped_grounds())), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, AnyOnStream, testing::ValuesIn(any_on_stream_cases({})), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Wrapped, AnyOnStream, testing::ValuesIn(any_on_stream_cases(wrapped_grounds())), CaseName());
 
 class KilledAnyOnStream : public WithKills {};
 
@@ -154,7 +154,7 @@ TEST_P(KilledAnyOnStream, a_dead_peer_ends_the_wait_and_the_others_go_on) {
   }));
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, KilledAnyOnStream, testing::ValuesIn(between_processes(any_on_stream_cases({}))),
+INSTANTIATE_IN_ITS_RANKS(Quick, KilledAnyOnStream, testing::ValuesIn(between_processes(any_on_stream_cases({}))),
                          CaseName());
 
 }  // namespace

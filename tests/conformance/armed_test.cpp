@@ -366,14 +366,14 @@ TEST_P(Bursts, leave_whole_although_nothing_is_rung_behind_them) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Bursts, testing::ValuesIn(with_depths(with_sizes(stream_cases(), {8}), {64})),
+INSTANTIATE_IN_ITS_RANKS(Quick, Bursts, testing::ValuesIn(with_depths(with_sizes(stream_cases(), {8}), {64})),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, Armed, testing::ValuesIn(with_depths(stream_cases(), {4})), CaseName());
-INSTANTIATE_TEST_SUITE_P(Wrapped, Armed, testing::ValuesIn(with_depths(on(wrapped_grounds(), stream_cases()), {4})),
+INSTANTIATE_IN_ITS_RANKS(Quick, Armed, testing::ValuesIn(with_depths(stream_cases(), {4})), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Wrapped, Armed, testing::ValuesIn(with_depths(on(wrapped_grounds(), stream_cases()), {4})),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, Budgets, testing::ValuesIn(stream_cases()), CaseName());
-INSTANTIATE_TEST_SUITE_P(Wrapped, Budgets, testing::ValuesIn(on(wrapped_grounds(), stream_cases())), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, Budgets, testing::ValuesIn(stream_cases()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Wrapped, Budgets, testing::ValuesIn(on(wrapped_grounds(), stream_cases())), CaseName());
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(FailedWrites);  // where the filter names no such network
-INSTANTIATE_TEST_SUITE_P(Quick, FailedWrites, testing::ValuesIn(emulated()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, FailedWrites, testing::ValuesIn(emulated()), CaseName());
 
 }  // namespace

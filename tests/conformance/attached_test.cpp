@@ -412,7 +412,7 @@ TEST_P(LostAttached, memory_is_lost_with_its_owner) {
   expect_only_rank_1_killed(ended);
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Attached, testing::ValuesIn(of_windows()), CaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, LostAttached, testing::ValuesIn(between_processes(of_windows())), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, Attached, testing::ValuesIn(of_windows()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, LostAttached, testing::ValuesIn(between_processes(of_windows())), CaseName());
 
 }  // namespace

@@ -350,16 +350,16 @@ TEST_P(Batches, have_the_lengths_of_their_epochs) {
 
 std::vector<Case> batch_cases() { return with_depths(memory_cases(), {4}); }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Batches, testing::ValuesIn(with_sizes(batch_cases(), {8, 4097})), CaseName());
-INSTANTIATE_TEST_SUITE_P(QuickDepths, Batches, testing::ValuesIn(with_depths(stream_cases(), {3, 8})), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, Batches, testing::ValuesIn(with_sizes(batch_cases(), {8, 4097})), CaseName());
+INSTANTIATE_IN_ITS_RANKS(QuickDepths, Batches, testing::ValuesIn(with_depths(stream_cases(), {3, 8})), CaseName());
 // Copied by both ranks.
-INSTANTIATE_TEST_SUITE_P(QuickLarge, Batches,
+INSTANTIATE_IN_ITS_RANKS(QuickLarge, Batches,
                          testing::Values(Case{
                              .ground = {"shm", "shm", true}, .user = true, .depth = 4, .bytes = 100'000}),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Wrapped, Batches, testing::ValuesIn(on(wrapped_grounds(), with_depths(stream_cases(), {4}))),
+INSTANTIATE_IN_ITS_RANKS(Wrapped, Batches, testing::ValuesIn(on(wrapped_grounds(), with_depths(stream_cases(), {4}))),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Batches, full_cases([] {
+INSTANTIATE_IN_ITS_RANKS(Full, Batches, full_cases([] {
                            return with_sizes(with_depths(on(all_grounds(), memory_cases()), {2, 8}), {13, 100'000});
                          }),
                          CaseName());

@@ -83,6 +83,6 @@ std::vector<Case> counted_cases() {
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Bells, testing::ValuesIn(counted_cases()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, Bells, testing::ValuesIn(counted_cases()), CaseName());
 
 }  // namespace

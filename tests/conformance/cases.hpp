@@ -55,7 +55,7 @@ struct Case {
 
 std::ostream& operator<<(std::ostream& out, const Case& one);
 
-/// For INSTANTIATE_TEST_SUITE_P.
+/// For INSTANTIATE_IN_ITS_RANKS.
 struct CaseName {
   std::string operator()(const testing::TestParamInfo<Case>& info) const { return info.param.name(); }
 };
@@ -79,7 +79,7 @@ std::string why_not_kill(const Ground& ground);
 
 /// True if the filter of this run of the program may match tests named Full.
 bool wants_full();
-/// For INSTANTIATE_TEST_SUITE_P(Full, ...): the cases that `make` returns. They are thousands: ranks of other tests,
+/// For INSTANTIATE_IN_ITS_RANKS(Full, ...): the cases that `make` returns, which are thousands. Runs of other tests,
 /// which would spend more time on naming them than on their test, have none.
 template <class F>
 auto full_cases(F make) {

@@ -578,6 +578,6 @@ TEST_P(Checks, what_is_right_stays_right) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Checks, testing::ValuesIn(inline_only(stream_cases())), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, Checks, testing::ValuesIn(inline_only(stream_cases())), CaseName());
 
 }  // namespace

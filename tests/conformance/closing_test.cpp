@@ -502,14 +502,14 @@ TEST_P(Closing, any_order_works) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Closing, testing::ValuesIn(stream_cases()), CaseName());
-INSTANTIATE_TEST_SUITE_P(QuickUser, Closing,
+INSTANTIATE_IN_ITS_RANKS(Quick, Closing, testing::ValuesIn(stream_cases()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(QuickUser, Closing,
                          testing::Values(Case{.ground = {"shm", "shm", true}, .user = true, .bytes = 100'000}),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Wrapped, Closing,
+INSTANTIATE_IN_ITS_RANKS(Wrapped, Closing,
                          testing::ValuesIn(on({{"posted", "posted"}, {"rung", "rung"}}, {Case{.host = true}})),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Closing, full_cases([] {
+INSTANTIATE_IN_ITS_RANKS(Full, Closing, full_cases([] {
                            return with_sizes(on(all_grounds(), memory_cases()), {0, 4097});
                          }),
                          CaseName());

@@ -300,7 +300,7 @@ std::vector<GpuCase> cases_of_collective_graphs() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, GpuCollectiveGraphs, testing::ValuesIn(cases_of_collective_graphs()), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuCollectiveGraphs, testing::ValuesIn(cases_of_collective_graphs()), GpuCaseName());
 
 // ---- ranks that die
 
@@ -349,7 +349,7 @@ TEST_P(LostGraphMembers, release_all_whose_graphs_wait_for_them) {
   }));
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, LostGraphMembers, testing::ValuesIn([] {
+INSTANTIATE_IN_ITS_RANKS(Quick, LostGraphMembers, testing::ValuesIn([] {
                            std::vector<GpuCase> all = cases_of_collective_graphs();
                            std::erase_if(all, [](const GpuCase& one) {
                              return !one.ground.processes || !why_not_kill(one.ground).empty();

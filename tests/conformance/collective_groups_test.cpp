@@ -390,6 +390,6 @@ std::vector<Case> group_cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, CollectiveGroups, testing::ValuesIn(group_cases()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, CollectiveGroups, testing::ValuesIn(group_cases()), CaseName());
 
 }  // namespace

@@ -729,10 +729,10 @@ std::vector<Case> of_processes() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Fences, testing::ValuesIn(of_ranks({1, 2, 3, 5})), CaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, Posts, testing::ValuesIn(of_ranks({1, 2, 3, 5})), CaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, WindowLocks, testing::ValuesIn(of_ranks({1, 2, 3, 5})), CaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, CollectiveWindows, testing::ValuesIn(of_ranks({1, 2, 3, 5})), CaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, LostCollectives, testing::ValuesIn(of_processes()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, Fences, testing::ValuesIn(of_ranks({1, 2, 3, 5})), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, Posts, testing::ValuesIn(of_ranks({1, 2, 3, 5})), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, WindowLocks, testing::ValuesIn(of_ranks({1, 2, 3, 5})), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, CollectiveWindows, testing::ValuesIn(of_ranks({1, 2, 3, 5})), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, LostCollectives, testing::ValuesIn(of_processes()), CaseName());
 
 }  // namespace

@@ -1026,13 +1026,13 @@ std::vector<Case> of_processes_alone() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Exchanges, testing::ValuesIn(with_gpus({1, 2, 3, 5})), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Exchanges, full_cases([] { return with_gpus({4, 6, 7, 8, 9, 12, 16}); }), CaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, Collectives, testing::ValuesIn(without_gpus({1, 2, 3, 5})), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Collectives, full_cases([] {
+INSTANTIATE_IN_ITS_RANKS(Quick, Exchanges, testing::ValuesIn(with_gpus({1, 2, 3, 5})), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Full, Exchanges, full_cases([] { return with_gpus({4, 6, 7, 8, 9, 12, 16}); }), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, Collectives, testing::ValuesIn(without_gpus({1, 2, 3, 5})), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Full, Collectives, full_cases([] {
                            return without_gpus({4, 6, 7, 8, 9, 12, 16});
                          }),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, LostMembers, testing::ValuesIn(of_processes_alone()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, LostMembers, testing::ValuesIn(of_processes_alone()), CaseName());
 
 }  // namespace

@@ -506,12 +506,12 @@ std::vector<Case> combining_cases(const std::vector<int>& ranks, bool cuda) {
   return with_ranks(all, ranks);
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Combining, testing::ValuesIn(combining_cases({1, 2, 3, 5}, false)), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Combining, full_cases([] {
+INSTANTIATE_IN_ITS_RANKS(Quick, Combining, testing::ValuesIn(combining_cases({1, 2, 3, 5}, false)), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Full, Combining, full_cases([] {
                            return combining_cases({4, 6, 7, 8, 13}, false);
                          }),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, GpuCombining, testing::ValuesIn(combining_cases({1, 2, 3, 5}, true)), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuCombining, testing::ValuesIn(combining_cases({1, 2, 3, 5}, true)), CaseName());
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuCombining);  // without GPUs in the filter
 
 }  // namespace

@@ -188,8 +188,8 @@ TEST_P(Connecting, the_kind_of_stream_may_be_named_at_opening) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Connecting, testing::ValuesIn(stream_cases()), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Connecting, full_cases([] {
+INSTANTIATE_IN_ITS_RANKS(Quick, Connecting, testing::ValuesIn(stream_cases()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Full, Connecting, full_cases([] {
                            return with_sizes(on(all_grounds(), memory_cases()), {8, 4097});
                          }),
                          CaseName());

@@ -614,6 +614,6 @@ std::vector<Case> inline_cases() {
   std::erase_if(cases, [](const Case& one) { return one.host; });
   return cases;
 }
-INSTANTIATE_TEST_SUITE_P(Quick, Cost, testing::ValuesIn(inline_cases()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, Cost, testing::ValuesIn(inline_cases()), CaseName());
 
 }  // namespace

@@ -404,7 +404,7 @@ TEST_P(LostCounters, end_every_wait) {
   expect_only_killed(1, ended);
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Counters, testing::ValuesIn(of_windows()), CaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, LostCounters, testing::ValuesIn(between_processes(of_windows())), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, Counters, testing::ValuesIn(of_windows()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, LostCounters, testing::ValuesIn(between_processes(of_windows())), CaseName());
 
 }  // namespace

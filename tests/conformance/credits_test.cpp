@@ -362,13 +362,13 @@ TEST_P(Acquire, may_be_the_last_work_of_a_stream) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Credits, testing::ValuesIn(with_sizes(with_depths(memory_cases(), {2}), {64})),
+INSTANTIATE_IN_ITS_RANKS(Quick, Credits, testing::ValuesIn(with_sizes(with_depths(memory_cases(), {2}), {64})),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(QuickDepths, Credits,
+INSTANTIATE_IN_ITS_RANKS(QuickDepths, Credits,
                          testing::ValuesIn(with_sizes(with_depths(stream_cases(), {1, 8}), {4097})), CaseName());
-INSTANTIATE_TEST_SUITE_P(Wrapped, Credits,
+INSTANTIATE_IN_ITS_RANKS(Wrapped, Credits,
                          testing::ValuesIn(on(wrapped_grounds(), with_depths(stream_cases(), {1, 8}))), CaseName());
-INSTANTIATE_TEST_SUITE_P(
+INSTANTIATE_IN_ITS_RANKS(
     Full, Credits, full_cases([] {
       return with_sizes(with_depths(on(all_grounds(), memory_cases()), {1, 2, 3, 8}), {8, 4097, 1024 * 1024});
     }),
@@ -382,12 +382,12 @@ std::vector<Case> deep_cases() {
 }
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeepCredits);
-INSTANTIATE_TEST_SUITE_P(Quick, DeepCredits, testing::ValuesIn(deep_cases()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, DeepCredits, testing::ValuesIn(deep_cases()), CaseName());
 
-INSTANTIATE_TEST_SUITE_P(Quick, Acquire, testing::ValuesIn(with_sizes(stream_cases(), {4096})), CaseName());
-INSTANTIATE_TEST_SUITE_P(Wrapped, Acquire, testing::ValuesIn(on(wrapped_grounds(), with_depths(stream_cases(), {2}))),
+INSTANTIATE_IN_ITS_RANKS(Quick, Acquire, testing::ValuesIn(with_sizes(stream_cases(), {4096})), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Wrapped, Acquire, testing::ValuesIn(on(wrapped_grounds(), with_depths(stream_cases(), {2}))),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Acquire, full_cases([] {
+INSTANTIATE_IN_ITS_RANKS(Full, Acquire, full_cases([] {
                            return with_depths(on(all_grounds(), memory_cases()), {1, 2, 8});
                          }),
                          CaseName());

@@ -418,10 +418,10 @@ std::vector<Case> in_parts(std::vector<Case> cases) {
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Devices, testing::ValuesIn(device_cases()), CaseName());
-INSTANTIATE_TEST_SUITE_P(Wrapped, Devices, testing::ValuesIn(wrapped_cases()), CaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, DevicesInParts, testing::ValuesIn(in_parts(device_cases())), CaseName());
-INSTANTIATE_TEST_SUITE_P(Wrapped, DevicesInParts, testing::ValuesIn(in_parts(wrapped_cases())), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, Devices, testing::ValuesIn(device_cases()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Wrapped, Devices, testing::ValuesIn(wrapped_cases()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, DevicesInParts, testing::ValuesIn(in_parts(device_cases())), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Wrapped, DevicesInParts, testing::ValuesIn(in_parts(wrapped_cases())), CaseName());
 
 /// Uses that kernels do not support report an error.
 class DevicesRefused : public testing::TestWithParam<Case> {};
@@ -445,7 +445,7 @@ TEST_P(DevicesRefused, where_somebody_else_would_have_to_act_first) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, DevicesRefused, testing::Values(Case{.ground = {"shm", "shm", true}, .user = true}),
+INSTANTIATE_IN_ITS_RANKS(Quick, DevicesRefused, testing::Values(Case{.ground = {"shm", "shm", true}, .user = true}),
                          CaseName());
 
 }  // namespace

@@ -74,7 +74,7 @@ TEST_P(DriverCalls, of_a_verb_are_three_questions_and_what_there_is_to_do) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, DriverCalls, testing::ValuesIn([] {
+INSTANTIATE_IN_ITS_RANKS(Quick, DriverCalls, testing::ValuesIn([] {
                            std::vector<GpuCase> cases;
                            for (const Ground& ground : gpu_grounds()) {
                              if (ground.name != "threads" && ground.name != "shm") continue;

@@ -106,10 +106,10 @@ TEST_P(Lockstep, every_signal_is_raised) {
 
 const std::vector<std::size_t> kSizes = {0, 1, 8, 13, 4096, 4097, 1024 * 1024};
 
-INSTANTIATE_TEST_SUITE_P(Quick, Epochs,
+INSTANTIATE_IN_ITS_RANKS(Quick, Epochs,
                          testing::ValuesIn(with_sizes(with_depths(memory_cases(), {2}), {1, 8, 4097, 1024 * 1024})),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(QuickDepths, Epochs,
+INSTANTIATE_IN_ITS_RANKS(QuickDepths, Epochs,
                          testing::ValuesIn(with_sizes(with_depths(stream_cases(), {1, 8}), {0, 13})), CaseName());
 
 /// Every two values of size, depth, number of ranks, memory and stream meet in one of them (matrix.py checks it).
@@ -130,26 +130,26 @@ std::vector<Case> paired_cases() {
   }
   return cases;
 }
-INSTANTIATE_TEST_SUITE_P(QuickPairs, Epochs, testing::ValuesIn(paired_cases()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(QuickPairs, Epochs, testing::ValuesIn(paired_cases()), CaseName());
 
-INSTANTIATE_TEST_SUITE_P(Quick, OneWay,
+INSTANTIATE_IN_ITS_RANKS(Quick, OneWay,
                          testing::ValuesIn(with_sizes(with_depths(memory_cases(), {1, 8}), {13, 1024 * 1024})),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Wrapped, OneWay,
+INSTANTIATE_IN_ITS_RANKS(Wrapped, OneWay,
                          testing::ValuesIn(on({{"posted", "posted"}, {"rung", "rung"}},
                                               with_sizes(with_depths(stream_cases(), {1, 8}), {0, 4096}))),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, OneWay, full_cases([] {
+INSTANTIATE_IN_ITS_RANKS(Full, OneWay, full_cases([] {
                            return with_sizes(with_depths(on(all_grounds(), memory_cases()), {1, 2, 8}), kSizes);
                          }),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(QuickRanks, Epochs, testing::ValuesIn(with_sizes(with_ranks(stream_cases(), {1, 4}), {4096})),
+INSTANTIATE_IN_ITS_RANKS(QuickRanks, Epochs, testing::ValuesIn(with_sizes(with_ranks(stream_cases(), {1, 4}), {4096})),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Wrapped, Epochs,
+INSTANTIATE_IN_ITS_RANKS(Wrapped, Epochs,
                          testing::ValuesIn(on({{"posted", "posted"}, {"rung", "rung"}},
                                               with_sizes(with_depths(stream_cases(), {1, 8}), {0, 4096}))),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(
+INSTANTIATE_IN_ITS_RANKS(
     Full, Epochs, full_cases([] {
       return with_ranks(with_sizes(with_depths(on(all_grounds(), memory_cases()), {1, 2, 8}), kSizes), {1, 2, 4});
     }),
@@ -164,10 +164,10 @@ std::vector<Case> large() {
   }
   return cases;
 }
-INSTANTIATE_TEST_SUITE_P(Large, OneWay, testing::ValuesIn(large()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Large, OneWay, testing::ValuesIn(large()), CaseName());
 
-INSTANTIATE_TEST_SUITE_P(Quick, Lockstep, testing::ValuesIn(memory_cases()), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Lockstep, full_cases([] {
+INSTANTIATE_IN_ITS_RANKS(Quick, Lockstep, testing::ValuesIn(memory_cases()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Full, Lockstep, full_cases([] {
                            return with_depths(on(all_grounds(), memory_cases()), {1, 8});
                          }),
                          CaseName());

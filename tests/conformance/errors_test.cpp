@@ -320,16 +320,16 @@ TEST_P(Obstacles, that_one_end_meets_are_told_to_the_other) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Wrapped, Obstacles,
+INSTANTIATE_IN_ITS_RANKS(Wrapped, Obstacles,
                          testing::ValuesIn(on({{"posted", "posted"}}, {Case{}, Case{.host = true}})), CaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, Errors, testing::ValuesIn(stream_cases()), CaseName());
-INSTANTIATE_TEST_SUITE_P(QuickUser, Errors,
+INSTANTIATE_IN_ITS_RANKS(Quick, Errors, testing::ValuesIn(stream_cases()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(QuickUser, Errors,
                          testing::Values(Case{.ground = {"shm", "shm", true}, .user = true, .bytes = 4097}),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Wrapped, Errors,
+INSTANTIATE_IN_ITS_RANKS(Wrapped, Errors,
                          testing::ValuesIn(on({{"posted", "posted"}, {"rung", "rung"}}, {Case{.host = true}})),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Errors, full_cases([] {
+INSTANTIATE_IN_ITS_RANKS(Full, Errors, full_cases([] {
                            return with_sizes(on(all_grounds(), memory_cases()), {0, 100'000});
                          }),
                          CaseName());

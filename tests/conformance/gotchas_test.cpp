@@ -337,6 +337,6 @@ TEST_P(Gotchas, freeing_is_put_off_while_a_plan_is_captured) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Gotchas, testing::ValuesIn(one_case_on({"shm"})), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, Gotchas, testing::ValuesIn(one_case_on({"shm"})), GpuCaseName());
 
 }  // namespace

@@ -461,7 +461,7 @@ TEST_P(GpuAtomics, that_are_refused_an_operation_leave_windows_that_close) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, GpuAtomics, testing::ValuesIn(gpu_window_cases(false, 64)), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuAtomics, testing::ValuesIn(gpu_window_cases(false, 64)), GpuCaseName());
 
 // ---- in an order that is no GPU's
 
@@ -532,7 +532,7 @@ TEST_P(GpuAtomicsRefused, to_a_host_stream_that_knows_no_better) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, GpuAtomicsRefused, testing::ValuesIn(gpu_window_cases(true, 64)), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuAtomicsRefused, testing::ValuesIn(gpu_window_cases(true, 64)), GpuCaseName());
 
 // ---- two GPUs
 
@@ -624,6 +624,6 @@ std::vector<GpuCase> cases_of_pairs() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, GpuAtomicsOfPairs, testing::ValuesIn(cases_of_pairs()), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuAtomicsOfPairs, testing::ValuesIn(cases_of_pairs()), GpuCaseName());
 
 }  // namespace

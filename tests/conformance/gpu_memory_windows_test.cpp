@@ -291,7 +291,7 @@ std::vector<GpuCase> cases_of_gpu_windows() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, GpuWindows, testing::ValuesIn(cases_of_gpu_windows()), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuWindows, testing::ValuesIn(cases_of_gpu_windows()), GpuCaseName());
 
 // ---- notices on the streams of GPUs
 
@@ -413,7 +413,7 @@ std::vector<GpuCase> cases_of_gpu_notices() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, GpuNotices, testing::ValuesIn(cases_of_gpu_notices()), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuNotices, testing::ValuesIn(cases_of_gpu_notices()), GpuCaseName());
 
 // ---- lost owners and peers
 
@@ -502,7 +502,7 @@ std::vector<GpuCase> cases_of_lost_gpu_windows() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, LostGpuWindows, testing::ValuesIn(cases_of_lost_gpu_windows()), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, LostGpuWindows, testing::ValuesIn(cases_of_lost_gpu_windows()), GpuCaseName());
 
 // ---- memory that the peer does not reach
 
@@ -549,6 +549,6 @@ std::vector<GpuCase> cases_of_refused_gpu_windows() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, GpuWindowsRefused, testing::ValuesIn(cases_of_refused_gpu_windows()), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuWindowsRefused, testing::ValuesIn(cases_of_refused_gpu_windows()), GpuCaseName());
 
 }  // namespace

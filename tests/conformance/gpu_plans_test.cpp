@@ -369,13 +369,13 @@ TEST_P(GpuPlansInReach, or_puts_say_up_to_which_size_a_kernel_copies) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, GpuPlans, testing::ValuesIn(plan_cases()), GpuCaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, GpuPlansOfStreams,
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuPlans, testing::ValuesIn(plan_cases()), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuPlansOfStreams,
                          testing::ValuesIn(plan_cases_on({"threads", "shm", "shm_between_threads"})), GpuCaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, GpuPlansInReach, testing::ValuesIn(plan_cases_on({"threads", "shm"})), GpuCaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, GpuPlansOfThreads, testing::ValuesIn(plan_cases_on({"threads"})), GpuCaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, GpuPlansRung, testing::ValuesIn(plan_cases_on({"posted", "rung"})), GpuCaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, GpuPlansNear,
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuPlansInReach, testing::ValuesIn(plan_cases_on({"threads", "shm"})), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuPlansOfThreads, testing::ValuesIn(plan_cases_on({"threads"})), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuPlansRung, testing::ValuesIn(plan_cases_on({"posted", "rung"})), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuPlansNear,
                          testing::ValuesIn(only(plan_cases(), [](const GpuCase& one) { return !one.ground.network; })),
                          GpuCaseName());
 

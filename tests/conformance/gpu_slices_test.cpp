@@ -199,7 +199,7 @@ std::vector<GpuCase> cases_of_slices() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, GpuSlices, testing::ValuesIn(cases_of_slices()), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuSlices, testing::ValuesIn(cases_of_slices()), GpuCaseName());
 
 // ---- ranks that die
 
@@ -277,6 +277,6 @@ std::vector<GpuCase> cases_of_lost_members() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, LostGpuMembers, testing::ValuesIn(cases_of_lost_members()), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, LostGpuMembers, testing::ValuesIn(cases_of_lost_members()), GpuCaseName());
 
 }  // namespace

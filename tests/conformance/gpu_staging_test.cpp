@@ -285,8 +285,8 @@ std::vector<GpuCase> acquire_cases() {
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, GpuAcquire, testing::ValuesIn(acquire_cases()), GpuCaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, GpuAcquireKill,
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuAcquire, testing::ValuesIn(acquire_cases()), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuAcquireKill,
                          testing::ValuesIn(only(acquire_cases(),
                                                 [](const GpuCase& one) { return why_not_kill(one.ground).empty(); })),
                          GpuCaseName());
@@ -303,6 +303,6 @@ std::vector<GpuCase> staging_cases() {
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, GpuStaging, testing::ValuesIn(staging_cases()), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuStaging, testing::ValuesIn(staging_cases()), GpuCaseName());
 
 }  // namespace

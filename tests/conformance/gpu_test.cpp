@@ -364,21 +364,21 @@ TEST_P(GpuPairsOfThreads, refuse_streams_of_another_gpu_than_their_first) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, GpuPairsOfThreads, testing::ValuesIn(two_gpu_cases(false)), GpuCaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, GpuPairs, testing::ValuesIn(two_gpu_cases()), GpuCaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, GpuPairsHidden,
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuPairsOfThreads, testing::ValuesIn(two_gpu_cases(false)), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuPairs, testing::ValuesIn(two_gpu_cases()), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuPairsHidden,
                          testing::ValuesIn(only(two_gpu_cases(),
                                                 [](const GpuCase& one) {
                                                   return one.target == Whose::ours && !one.ground.network;
                                                 })),
                          GpuCaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, GpuMemory, testing::ValuesIn(gpu_cases()), GpuCaseName());
-INSTANTIATE_TEST_SUITE_P(Full, GpuMemory, full_cases(pool_cases), GpuCaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, GpuMemoryOnStreams, testing::ValuesIn(only(gpu_cases(), on_gpu_stream)), GpuCaseName());
-INSTANTIATE_TEST_SUITE_P(Full, GpuMemoryOnStreams, full_cases([] { return only(pool_cases(), on_gpu_stream); }),
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuMemory, testing::ValuesIn(gpu_cases()), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Full, GpuMemory, full_cases(pool_cases), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuMemoryOnStreams, testing::ValuesIn(only(gpu_cases(), on_gpu_stream)), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Full, GpuMemoryOnStreams, full_cases([] { return only(pool_cases(), on_gpu_stream); }),
                          GpuCaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, GpuMemoryInParts, testing::ValuesIn(only(gpu_cases(), in_small_slots)), GpuCaseName());
-INSTANTIATE_TEST_SUITE_P(Full, GpuMemoryInParts, full_cases([] { return only(pool_cases(), in_small_slots); }),
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuMemoryInParts, testing::ValuesIn(only(gpu_cases(), in_small_slots)), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Full, GpuMemoryInParts, full_cases([] { return only(pool_cases(), in_small_slots); }),
                          GpuCaseName());
 
 class GpuStreams : public testing::TestWithParam<GpuCase> {};
@@ -873,8 +873,8 @@ std::vector<GpuCase> stream_cases_of(std::vector<GpuCase> cases) {
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, GpuStreams, testing::ValuesIn(stream_cases_of(gpu_cases())), GpuCaseName());
-INSTANTIATE_TEST_SUITE_P(Full, GpuStreams, full_cases([] { return stream_cases_of(pool_cases()); }), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuStreams, testing::ValuesIn(stream_cases_of(gpu_cases())), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Full, GpuStreams, full_cases([] { return stream_cases_of(pool_cases()); }), GpuCaseName());
 
 class GpuPages : public testing::TestWithParam<GpuCase> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuPages);
@@ -918,7 +918,7 @@ TEST_P(GpuPages, that_are_tried_out_hold_up_nobody) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, GpuPages, testing::ValuesIn([] {
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuPages, testing::ValuesIn([] {
                            std::vector<GpuCase> cases = gpu_cases();
                            std::erase_if(cases, [](const GpuCase& one) {
                              return one.ground.name != "emucxi" || one.depth != 1 || one.source != Whose::hosts ||

@@ -118,8 +118,8 @@ TEST_P(GpuWaits, of_kernels_come_before_what_the_stream_writes_itself) {
       1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, GpuWaits, testing::ValuesIn(one_case_on({"threads", "shm"})), GpuCaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, GpuWaitsOfHip, testing::ValuesIn([] {
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuWaits, testing::ValuesIn(one_case_on({"threads", "shm"})), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuWaitsOfHip, testing::ValuesIn([] {
                            return by_hip() ? one_case_on({"threads", "shm"}) : std::vector<GpuCase>();
                          }()),
                          GpuCaseName());

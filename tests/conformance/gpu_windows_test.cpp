@@ -135,6 +135,6 @@ std::vector<GpuCase> cases_of_targets() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, GpuTargets, testing::ValuesIn(cases_of_targets()), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuTargets, testing::ValuesIn(cases_of_targets()), GpuCaseName());
 
 }  // namespace

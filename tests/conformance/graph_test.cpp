@@ -612,21 +612,21 @@ TEST_P(GpuKernelsOfPairs, drive_channels) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, GpuKernelsOfPairs, testing::ValuesIn(two_gpu_cases()), GpuCaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, GraphsOfGpuPairs, testing::ValuesIn(two_gpu_cases()), GpuCaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, GpuKernels, testing::ValuesIn(graph_cases()), GpuCaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, GpuKernelsOfOneSlot,
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuKernelsOfPairs, testing::ValuesIn(two_gpu_cases()), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, GraphsOfGpuPairs, testing::ValuesIn(two_gpu_cases()), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuKernels, testing::ValuesIn(graph_cases()), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuKernelsOfOneSlot,
                          testing::ValuesIn(only(graph_cases(), [](const GpuCase& one) { return one.depth == 1; })),
                          GpuCaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, Graphs, testing::ValuesIn(graph_cases()), GpuCaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, GraphsOfSlots,
+INSTANTIATE_IN_ITS_RANKS(Quick, Graphs, testing::ValuesIn(graph_cases()), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, GraphsOfSlots,
                          testing::ValuesIn(only(graph_cases(), [](const GpuCase& one) { return one.depth != 1; })),
                          GpuCaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, GraphsInOurMemory,
+INSTANTIATE_IN_ITS_RANKS(Quick, GraphsInOurMemory,
                          testing::ValuesIn(only(graph_cases(),
                                                 [](const GpuCase& one) { return one.target != Whose::users; })),
                          GpuCaseName());
-INSTANTIATE_TEST_SUITE_P(Full, LongGraphs, testing::ValuesIn(wants_full() ? graph_cases() : std::vector<GpuCase>()),
+INSTANTIATE_IN_ITS_RANKS(Full, LongGraphs, testing::ValuesIn(wants_full() ? graph_cases() : std::vector<GpuCase>()),
                          GpuCaseName());
 
 }  // namespace

@@ -216,11 +216,11 @@ TEST_P(HostForms, drain_returns_when_every_signal_has_been_raised) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, HostForms, testing::ValuesIn(stream_cases()), CaseName());
-INSTANTIATE_TEST_SUITE_P(QuickUser, HostForms,
+INSTANTIATE_IN_ITS_RANKS(Quick, HostForms, testing::ValuesIn(stream_cases()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(QuickUser, HostForms,
                          testing::Values(Case{.ground = {"shm", "shm", true}, .user = true, .bytes = 4097}),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, HostForms, full_cases([] {
+INSTANTIATE_IN_ITS_RANKS(Full, HostForms, full_cases([] {
                            return with_sizes(with_depths(on(all_grounds(), memory_cases()), {1, 8}), {8, 100'000});
                          }),
                          CaseName());

@@ -640,8 +640,8 @@ std::vector<Case> host_only(std::vector<Case> cases) {
   std::erase_if(cases, [](const Case& one) { return !one.host; });
   return cases;
 }
-INSTANTIATE_TEST_SUITE_P(Quick, HostStreamChannels, testing::ValuesIn(host_only(stream_cases())), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, HostStreamChannels,
+INSTANTIATE_IN_ITS_RANKS(Quick, HostStreamChannels, testing::ValuesIn(host_only(stream_cases())), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Full, HostStreamChannels,
                          full_cases([] { return host_only(on(all_grounds(), memory_cases())); }), CaseName());
 
 }  // namespace

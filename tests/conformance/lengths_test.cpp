@@ -188,10 +188,10 @@ TEST_P(Lengths, are_nothing_that_kernels_can_drive) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Lengths, testing::ValuesIn(with_depths(memory_cases(), {1, 4})), CaseName());
-INSTANTIATE_TEST_SUITE_P(Wrapped, Lengths,
+INSTANTIATE_IN_ITS_RANKS(Quick, Lengths, testing::ValuesIn(with_depths(memory_cases(), {1, 4})), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Wrapped, Lengths,
                          testing::ValuesIn(on(wrapped_grounds(), with_depths(stream_cases(), {1, 4}))), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Lengths, full_cases([] {
+INSTANTIATE_IN_ITS_RANKS(Full, Lengths, full_cases([] {
                            return with_sizes(with_depths(on(all_grounds(), memory_cases()), {1, 3, 8}), {13, 100'000});
                          }),
                          CaseName());

@@ -218,14 +218,14 @@ std::vector<Case> some(bool host) {
   std::erase_if(cases, [&](const Case& one) { return one.host != host; });
   return cases;
 }
-INSTANTIATE_TEST_SUITE_P(Quick, Lifetime, testing::ValuesIn(some(false)), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Lifetime, full_cases([] { return with_sizes(some(true), {0, 100'000}); }), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, Lifetime, testing::ValuesIn(some(false)), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Full, Lifetime, full_cases([] { return with_sizes(some(true), {0, 100'000}); }), CaseName());
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LongLifetime);  // in runs without Full
 // Their streams are host streams all the same.
-INSTANTIATE_TEST_SUITE_P(Quick, Leftovers, testing::ValuesIn(inline_only(stream_cases())), CaseName());
-INSTANTIATE_TEST_SUITE_P(Wrapped, Leftovers, testing::ValuesIn(on(wrapped_grounds(), {Case{}})), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, Leftovers, testing::ValuesIn(inline_only(stream_cases())), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Wrapped, Leftovers, testing::ValuesIn(on(wrapped_grounds(), {Case{}})), CaseName());
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LongLeftovers);
-INSTANTIATE_TEST_SUITE_P(Full, LongLeftovers, full_cases([] { return inline_only(stream_cases()); }), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, LongLifetime, full_cases([] { return some(false); }), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Full, LongLeftovers, full_cases([] { return inline_only(stream_cases()); }), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Full, LongLifetime, full_cases([] { return some(false); }), CaseName());
 
 }  // namespace

@@ -261,9 +261,9 @@ struct LitmusName {
   std::string operator()(const testing::TestParamInfo<LitmusCase>& info) const { return info.param.name(); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Quick, Litmus, testing::ValuesIn(quick_cases(grounds(), 200)), LitmusName());
-INSTANTIATE_TEST_SUITE_P(Wrapped, Litmus, testing::ValuesIn(quick_cases({wrapped_grounds().front()}, 20)),
+INSTANTIATE_IN_ITS_RANKS(Quick, Litmus, testing::ValuesIn(quick_cases(grounds(), 200)), LitmusName());
+INSTANTIATE_IN_ITS_RANKS(Wrapped, Litmus, testing::ValuesIn(quick_cases({wrapped_grounds().front()}, 20)),
                          LitmusName());
-INSTANTIATE_TEST_SUITE_P(Full, Litmus, testing::ValuesIn(full_litmus_cases()), LitmusName());
+INSTANTIATE_IN_ITS_RANKS(Full, Litmus, testing::ValuesIn(full_litmus_cases()), LitmusName());
 
 }  // namespace

@@ -180,7 +180,7 @@ TEST_P(LostLongAccesses, end_with_their_owner) {
   expect_only_rank_1_killed(ended);
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, LongAccesses, testing::ValuesIn(of_windows()), CaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, LostLongAccesses, testing::ValuesIn(between_processes(of_windows())), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, LongAccesses, testing::ValuesIn(of_windows()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, LostLongAccesses, testing::ValuesIn(between_processes(of_windows())), CaseName());
 
 }  // namespace

@@ -238,7 +238,7 @@ TEST_P(Matching, a_third_rank_asleep_delays_no_connection_between_two_others) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Matching, testing::ValuesIn(stream_cases()), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Matching, full_cases([] { return on(all_grounds(), memory_cases()); }), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, Matching, testing::ValuesIn(stream_cases()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Full, Matching, full_cases([] { return on(all_grounds(), memory_cases()); }), CaseName());
 
 }  // namespace

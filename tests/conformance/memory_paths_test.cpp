@@ -287,7 +287,7 @@ TEST(ForbiddenCopies, leave_the_bounce_buffer_for_all) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, MemoryPaths, testing::ValuesIn(inline_only(with_sizes(memory_cases(), {1024 * 1024}))),
+INSTANTIATE_IN_ITS_RANKS(Quick, MemoryPaths, testing::ValuesIn(inline_only(with_sizes(memory_cases(), {1024 * 1024}))),
                          CaseName());
 
 }  // namespace

@@ -190,8 +190,8 @@ TEST_P(Memories, one_memory_may_serve_many_channels) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Memories, testing::ValuesIn(inline_only(memory_cases())), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Memories, full_cases([] {
+INSTANTIATE_IN_ITS_RANKS(Quick, Memories, testing::ValuesIn(inline_only(memory_cases())), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Full, Memories, full_cases([] {
                            return inline_only(with_sizes(on(all_grounds(), memory_cases()), {1, 100'000}));
                          }),
                          CaseName());

@@ -252,18 +252,18 @@ TEST_P(Misuse, empty_handles) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Misuse, testing::ValuesIn(stream_cases()), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Misuse, full_cases([] { return on(all_grounds(), memory_cases()); }), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, Misuse, testing::ValuesIn(stream_cases()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Full, Misuse, full_cases([] { return on(all_grounds(), memory_cases()); }), CaseName());
 
 std::vector<Case> with_cuda(bool cuda, std::vector<Case> cases) {
   std::erase_if(cases, [&](const Case& one) { return one.cuda != cuda; });
   return cases;
 }
-INSTANTIATE_TEST_SUITE_P(Quick, MisuseWithoutGpu, testing::ValuesIn(with_cuda(false, stream_cases())), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, MisuseWithoutGpu,
+INSTANTIATE_IN_ITS_RANKS(Quick, MisuseWithoutGpu, testing::ValuesIn(with_cuda(false, stream_cases())), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Full, MisuseWithoutGpu,
                          full_cases([] { return with_cuda(false, on(all_grounds(), memory_cases())); }), CaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, MisuseOfDrivers, testing::ValuesIn(with_cuda(true, stream_cases())), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, MisuseOfDrivers,
+INSTANTIATE_IN_ITS_RANKS(Quick, MisuseOfDrivers, testing::ValuesIn(with_cuda(true, stream_cases())), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Full, MisuseOfDrivers,
                          full_cases([] { return with_cuda(true, on(all_grounds(), memory_cases())); }), CaseName());
 
 }  // namespace

@@ -238,7 +238,7 @@ std::vector<Case> on_hosts() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Notices, testing::ValuesIn(on_hosts()), CaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, LostNotices, testing::ValuesIn(between_processes(on_hosts())), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, Notices, testing::ValuesIn(on_hosts()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, LostNotices, testing::ValuesIn(between_processes(on_hosts())), CaseName());
 
 }  // namespace

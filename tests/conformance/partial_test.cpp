@@ -148,14 +148,14 @@ TEST_P(Nothing, a_part_outside_the_slot_is_refused) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Parts,
+INSTANTIATE_IN_ITS_RANKS(Quick, Parts,
                          testing::ValuesIn(with_sizes(with_depths(memory_cases(), {2}), {13, 4096, 100'000})),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Wrapped, Parts,
+INSTANTIATE_IN_ITS_RANKS(Wrapped, Parts,
                          testing::ValuesIn(on({{"posted", "posted"}, {"rung", "rung"}},
                                               with_depths(stream_cases(), {8}))),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(
+INSTANTIATE_IN_ITS_RANKS(
     Full, Parts, full_cases([] {
       return with_sizes(with_depths(on(all_grounds(), memory_cases()), {1, 2, 8}), {0, 1, 8, 13, 4097, 1024 * 1024});
     }),
@@ -166,11 +166,11 @@ std::vector<Case> paths(const std::vector<std::size_t>& sizes) {
   std::erase_if(cases, [](const Case& one) { return one.ground.name != "shm" || !one.user; });
   return with_depths(cases, {3});
 }
-INSTANTIATE_TEST_SUITE_P(Quick, Paths, testing::ValuesIn(paths({4097})), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Paths, full_cases([] { return paths({1, 13, 64, 1024 * 1024}); }), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, Paths, testing::ValuesIn(paths({4097})), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Full, Paths, full_cases([] { return paths({1, 13, 64, 1024 * 1024}); }), CaseName());
 
-INSTANTIATE_TEST_SUITE_P(Quick, Nothing, testing::ValuesIn(memory_cases()), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Nothing, full_cases([] {
+INSTANTIATE_IN_ITS_RANKS(Quick, Nothing, testing::ValuesIn(memory_cases()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Full, Nothing, full_cases([] {
                            return with_depths(on(all_grounds(), memory_cases()), {1, 8});
                          }),
                          CaseName());

@@ -357,10 +357,10 @@ TEST_P(Plans, an_empty_plan_does_nothing) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Plans, testing::ValuesIn(with_depths(stream_cases(), {2})), CaseName());
-INSTANTIATE_TEST_SUITE_P(Wrapped, Plans, testing::ValuesIn(on(wrapped_grounds(), with_depths(stream_cases(), {2}))),
+INSTANTIATE_IN_ITS_RANKS(Quick, Plans, testing::ValuesIn(with_depths(stream_cases(), {2})), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Wrapped, Plans, testing::ValuesIn(on(wrapped_grounds(), with_depths(stream_cases(), {2}))),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(
+INSTANTIATE_IN_ITS_RANKS(
     Full, Plans, full_cases([] {
       return with_sizes(with_depths(on(all_grounds(), memory_cases()), {1, 2, 8}), {0, 1, 100'000});
     }),

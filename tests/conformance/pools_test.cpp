@@ -298,7 +298,7 @@ std::vector<GpuCase> both_kinds() {
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Pools, testing::ValuesIn(both_kinds()), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, Pools, testing::ValuesIn(both_kinds()), GpuCaseName());
 
 class PoolImports : public testing::TestWithParam<GpuCase> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(PoolImports);
@@ -405,6 +405,6 @@ TEST_P(PoolImports, of_two_pools_with_one_handle_are_told_apart) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, PoolImports, testing::ValuesIn(cases_with(Whose::pooled)), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, PoolImports, testing::ValuesIn(cases_with(Whose::pooled)), GpuCaseName());
 
 }  // namespace

@@ -137,10 +137,10 @@ std::vector<Case> progress_cases() {
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Progress, testing::ValuesIn(progress_cases()), CaseName());
-INSTANTIATE_TEST_SUITE_P(Wrapped, Progress, testing::ValuesIn(on({{"posted", "posted"}}, {Case{.host = true}})),
+INSTANTIATE_IN_ITS_RANKS(Quick, Progress, testing::ValuesIn(progress_cases()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Wrapped, Progress, testing::ValuesIn(on({{"posted", "posted"}}, {Case{.host = true}})),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Progress, full_cases([] {
+INSTANTIATE_IN_ITS_RANKS(Full, Progress, full_cases([] {
                            return with_sizes(on(grounds(), memory_cases()), {0, 4097});
                          }),
                          CaseName());

@@ -244,6 +244,6 @@ TEST_P(MixedAny, every_part_is_reported_once_for_each_put) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, MixedAny, testing::ValuesIn(of_segments()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, MixedAny, testing::ValuesIn(of_segments()), CaseName());
 
 }  // namespace

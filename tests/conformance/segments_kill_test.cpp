@@ -86,6 +86,6 @@ TEST_P(KilledSegments, senders_release_their_receiver) {
   }));
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, KilledSegments, testing::ValuesIn(between_processes(of_segments())), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, KilledSegments, testing::ValuesIn(between_processes(of_segments())), CaseName());
 
 }  // namespace

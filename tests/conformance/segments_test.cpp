@@ -459,8 +459,8 @@ TEST_P(Segments, close_at_any_time) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Segments, testing::ValuesIn(of_segments()), CaseName());
-INSTANTIATE_TEST_SUITE_P(QuickUser, Segments,
+INSTANTIATE_IN_ITS_RANKS(Quick, Segments, testing::ValuesIn(of_segments()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(QuickUser, Segments,
                          testing::Values(Case{.ground = {"shm", "shm", true}, .host = true, .user = true}), CaseName());
 
 }  // namespace

@@ -150,8 +150,8 @@ TEST_P(Subcontexts, nested_too_deep_are_one_clear_error_and_the_deepest_works) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Subcontexts, testing::ValuesIn(on(grounds(), {Case{}})), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Subcontexts, full_cases([] {
+INSTANTIATE_IN_ITS_RANKS(Quick, Subcontexts, testing::ValuesIn(on(grounds(), {Case{}})), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Full, Subcontexts, full_cases([] {
                            return with_sizes(on(all_grounds(), memory_cases()), {0, 4097});
                          }),
                          CaseName());

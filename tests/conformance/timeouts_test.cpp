@@ -248,7 +248,7 @@ TEST_P(Timeouts, a_put_that_waits_long_for_its_credit_is_logged_with_the_state_o
   expect_in_table(ended, "rank 0 puts to rank 1, " + kTagText + " 'eager'", "rank 1 holds epoch 1 of " + kTagText);
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Timeouts, testing::ValuesIn(stream_cases()), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Timeouts, full_cases([] { return on(all_grounds(), memory_cases()); }), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, Timeouts, testing::ValuesIn(stream_cases()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Full, Timeouts, full_cases([] { return on(all_grounds(), memory_cases()); }), CaseName());
 
 }  // namespace

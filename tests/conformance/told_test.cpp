@@ -278,6 +278,6 @@ TEST_P(Told, an_abort_reaches_a_peer_that_connects_at_this_moment) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Told, testing::ValuesIn(inline_only(stream_cases())), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, Told, testing::ValuesIn(inline_only(stream_cases())), CaseName());
 
 }  // namespace

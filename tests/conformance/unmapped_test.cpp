@@ -487,16 +487,16 @@ std::vector<GpuCase> unmapped_cases() {
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Unmapped, testing::ValuesIn(unmapped_cases()), GpuCaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, UnmappedOnStreams, testing::ValuesIn(only(unmapped_cases(), on_gpu_stream)),
+INSTANTIATE_IN_ITS_RANKS(Quick, Unmapped, testing::ValuesIn(unmapped_cases()), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, UnmappedOnStreams, testing::ValuesIn(only(unmapped_cases(), on_gpu_stream)),
                          GpuCaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, UnmappedForHosts,
+INSTANTIATE_IN_ITS_RANKS(Quick, UnmappedForHosts,
                          testing::ValuesIn(only(unmapped_cases(), [](const GpuCase& one) { return one.inline_order; })),
                          GpuCaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, UnmappedSmall,
+INSTANTIATE_IN_ITS_RANKS(Quick, UnmappedSmall,
                          testing::ValuesIn(only(unmapped_cases(), [](const GpuCase& one) { return one.depth == 1; })),
                          GpuCaseName());
-INSTANTIATE_TEST_SUITE_P(
+INSTANTIATE_IN_ITS_RANKS(
     Quick, UnmappedKinds,
     testing::ValuesIn(only(unmapped_cases(), [](const GpuCase& one) { return on_gpu_stream(one) && one.depth == 1; })),
     GpuCaseName());
@@ -762,7 +762,7 @@ std::vector<GpuCase> way_cases() {
   return only(unmapped_cases(), [](const GpuCase& one) { return on_gpu_stream(one) && one.depth == 3; });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Ways, testing::ValuesIn(way_cases()), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, Ways, testing::ValuesIn(way_cases()), GpuCaseName());
 
 class NamedStreams : public testing::TestWithParam<GpuCase> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(NamedStreams);
@@ -789,6 +789,6 @@ TEST_P(NamedStreams, that_cannot_be_reached_fail_their_channels) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, NamedStreams, testing::ValuesIn(one_case_on({"posted"})), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, NamedStreams, testing::ValuesIn(one_case_on({"posted"})), GpuCaseName());
 
 }  // namespace

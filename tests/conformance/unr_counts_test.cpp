@@ -96,6 +96,6 @@ std::vector<Case> of_counts() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, UnrCounts, testing::ValuesIn(of_counts()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, UnrCounts, testing::ValuesIn(of_counts()), CaseName());
 
 }  // namespace

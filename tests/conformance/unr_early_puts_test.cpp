@@ -137,6 +137,6 @@ std::vector<Case> of_early_puts() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, UnrEarlyPuts, testing::ValuesIn(of_early_puts()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, UnrEarlyPuts, testing::ValuesIn(of_early_puts()), CaseName());
 
 }  // namespace

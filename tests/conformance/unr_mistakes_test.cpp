@@ -378,6 +378,6 @@ std::vector<Case> of_mistakes() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, UnrMistakes, testing::ValuesIn(of_mistakes()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, UnrMistakes, testing::ValuesIn(of_mistakes()), CaseName());
 
 }  // namespace

@@ -498,7 +498,7 @@ TEST_P(LostUnrPeers, end_rounds_at_any_instant) {
   }));
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, UnrPlans, testing::ValuesIn(unr_cases({2, 3})), CaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, LostUnrPeers, testing::ValuesIn(unr_cases_of_processes()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, UnrPlans, testing::ValuesIn(unr_cases({2, 3})), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, LostUnrPeers, testing::ValuesIn(unr_cases_of_processes()), CaseName());
 
 }  // namespace

@@ -204,14 +204,14 @@ TEST_P(Any, one_whose_peer_opens_late_keeps_no_other_waiting) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Any, testing::ValuesIn(with_ranks(stream_cases(), {2, 3})), CaseName());
-INSTANTIATE_TEST_SUITE_P(QuickUser, Any,
+INSTANTIATE_IN_ITS_RANKS(Quick, Any, testing::ValuesIn(with_ranks(stream_cases(), {2, 3})), CaseName());
+INSTANTIATE_IN_ITS_RANKS(QuickUser, Any,
                          testing::Values(Case{
                              .ground = {"shm", "shm", true}, .user = true, .ranks = 3, .depth = 2, .bytes = 4097}),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Wrapped, Any, testing::ValuesIn(on(wrapped_grounds(), with_ranks(stream_cases(), {3}))),
+INSTANTIATE_IN_ITS_RANKS(Wrapped, Any, testing::ValuesIn(on(wrapped_grounds(), with_ranks(stream_cases(), {3}))),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Any, full_cases([] {
+INSTANTIATE_IN_ITS_RANKS(Full, Any, full_cases([] {
                            return with_depths(on(all_grounds(), with_ranks(memory_cases(), {4})), {1, 8});
                          }),
                          CaseName());

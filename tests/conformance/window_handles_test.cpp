@@ -268,6 +268,6 @@ TEST_P(WindowHandles, reach_windows_of_other_contexts) {
 
 std::vector<Case> in_program_order() { return inline_only(of_windows()); }
 
-INSTANTIATE_TEST_SUITE_P(Quick, WindowHandles, testing::ValuesIn(in_program_order()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, WindowHandles, testing::ValuesIn(in_program_order()), CaseName());
 
 }  // namespace

@@ -105,6 +105,6 @@ TEST_P(KilledAtRandom, ranks_that_access_a_window_release_its_owner) {
   }));
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, KilledAtRandom, testing::ValuesIn(between_processes(of_windows())), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, KilledAtRandom, testing::ValuesIn(between_processes(of_windows())), CaseName());
 
 }  // namespace

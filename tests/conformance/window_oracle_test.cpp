@@ -384,6 +384,6 @@ TEST_P(WindowOracle, notifications_are_neither_lost_nor_early) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, WindowOracle, testing::ValuesIn(of_windows()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, WindowOracle, testing::ValuesIn(of_windows()), CaseName());
 
 }  // namespace

@@ -886,8 +886,8 @@ TEST_P(LostWindows, end_every_access_and_those_of_others_go_on) {
   expect_only_killed(0, ended);
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Windows, testing::ValuesIn(of_windows()), CaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, WindowAtomics, testing::ValuesIn(of_windows()), CaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, LostWindows, testing::ValuesIn(between_processes(of_windows())), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, Windows, testing::ValuesIn(of_windows()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, WindowAtomics, testing::ValuesIn(of_windows()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, LostWindows, testing::ValuesIn(between_processes(of_windows())), CaseName());
 
 }  // namespace

@@ -277,7 +277,7 @@ TEST_P(LostTurns, are_those_of_others_then) {
   expect_only_killed(1, ended);
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, WindowTurns, testing::ValuesIn(of_windows()), CaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, LostTurns, testing::ValuesIn(between_processes(of_windows())), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, WindowTurns, testing::ValuesIn(of_windows()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, LostTurns, testing::ValuesIn(between_processes(of_windows())), CaseName());
 
 }  // namespace

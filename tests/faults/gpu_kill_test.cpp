@@ -192,6 +192,6 @@ std::vector<GpuCase> kill_cases() {
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, GpuKill, testing::ValuesIn(kill_cases()), GpuCaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, GpuKill, testing::ValuesIn(kill_cases()), GpuCaseName());
 
 }  // namespace

@@ -742,13 +742,13 @@ std::vector<Case> on_host_streams(std::vector<Case> cases) {
   std::erase_if(cases, [](const Case& one) { return !one.host || one.cuda; });
   return cases;
 }
-INSTANTIATE_TEST_SUITE_P(Quick, KillOfStopping, testing::ValuesIn(on_host_streams(processes(stream_cases()))),
+INSTANTIATE_IN_ITS_RANKS(Quick, KillOfStopping, testing::ValuesIn(on_host_streams(processes(stream_cases()))),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, StandingStill, testing::ValuesIn(on_host_streams(processes(stream_cases()))),
+INSTANTIATE_IN_ITS_RANKS(Quick, StandingStill, testing::ValuesIn(on_host_streams(processes(stream_cases()))),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, Kill, testing::ValuesIn(processes(memory_cases())), CaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, ArmedKill, testing::ValuesIn(processes(stream_cases())), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Kill, full_cases([] {
+INSTANTIATE_IN_ITS_RANKS(Quick, Kill, testing::ValuesIn(processes(memory_cases())), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, ArmedKill, testing::ValuesIn(processes(stream_cases())), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Full, Kill, full_cases([] {
                            return processes(with_sizes(memory_cases(), {0, 8, 100'000}));
                          }),
                          CaseName());

@@ -325,7 +325,7 @@ std::vector<Case> one_each() {
   for (const Ground& ground : grounds()) cases.push_back({.ground = ground});
   return cases;
 }
-INSTANTIATE_TEST_SUITE_P(Quick, Settings, testing::ValuesIn(one_each()), CaseName());
-INSTANTIATE_TEST_SUITE_P(Quick, Limits, testing::ValuesIn(one_each()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, Settings, testing::ValuesIn(one_each()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, Limits, testing::ValuesIn(one_each()), CaseName());
 
 }  // namespace
