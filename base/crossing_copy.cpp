@@ -20,13 +20,12 @@ constexpr std::int64_t reading_takes_longer(std::size_t bytes) noexcept {
 CrossingWay::Turn CrossingWay::next(std::size_t bytes) noexcept {
   const std::uint32_t turn = turn_;
   turn_ = (turn + 1) % kPeriod;
-  if (turn < 2 * kRow) return {.past_cache = turn >= kRow, .timed = true};
+  if (turn < 2 * kRow) return {.past_cache = turn >= kRow, .timed = turn % kRow >= kRow / 2};
   first_period_ = false;
   return {.past_cache = past_cache_is_faster(bytes)};
 }
 
-/// In the first period the shortest time counts, since the first copies touch new pages. Later, a copy that was
-/// interrupted took long, and tells little.
+/// In the first period the shortest time counts. Later, a copy that was interrupted took long, and tells little.
 void CrossingWay::took(bool past_cache, std::chrono::nanoseconds time) noexcept {
   std::int64_t& typical = typical_[past_cache ? 1 : 0];
   const std::int64_t now = std::clamp<std::int64_t>(time.count(), 10, kUnknown);

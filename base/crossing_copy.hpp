@@ -20,10 +20,10 @@ inline std::atomic<bool> crossing_copies_choose{false};
 /// faster depends on how far apart the two cores are, and on whether the peer reads the bytes at all.
 class CrossingWay {
  public:
-  /// Both ways are timed for so many copies each, first one and then the other: the first copies find the lines where
-  /// the other way has left them.
+  /// Each way is tried for so many copies in a row. The second half is timed: the first copies find the lines where the
+  /// other way has left them, or touch new pages.
   static constexpr std::uint32_t kRow = 16;
-  /// Both are timed again after so many copies, since the processes may be moved to other cores.
+  /// Both are tried again after so many copies, since the processes may be moved to other cores.
   static constexpr std::uint32_t kPeriod = 64 * kRow;
 
   struct Turn {
