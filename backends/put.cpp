@@ -79,13 +79,18 @@ std::optional<ByKernel> MappedPut::by_kernel(device::Driver* driver) {
   return ByKernel{target_, signal_.word};
 }
 
+std::string MappedPut::describe() const {
+  const bool past_cache = crossing_ != nullptr && crossing_->past_cache_lately();
+  return how_ + copy_.describe() + (past_cache ? ", past the cache" : "");
+}
+
 /// Slots that are neighbours at both ends are one copy. A GPU's are not: their copies may go through a single slot.
 void MappedPut::move_all(device::Lane lane, std::uint64_t first, std::uint64_t last) {
   const std::size_t bytes = source_.slot_bytes;
   for (std::uint64_t epoch = first; bytes != 0 && epoch <= last;) {
     const auto slots = [&](const Slots& of) { return static_cast<std::uint64_t>(of.depth) - of.index(epoch); };
     const std::uint64_t run = lane.gpu != nullptr ? 1 : std::min({last - epoch + 1, slots(source_), slots(target_)});
-    if (!copy_(lane, watch_, target_.at(epoch), source_.at(epoch), run * bytes)) return;
+    if (!copy(lane, target_.at(epoch), source_.at(epoch), run * bytes)) return;
     epoch += run;
   }
   if constexpr (base::races::kOn) {

@@ -13,6 +13,7 @@
 
 #include "backends/posting.hpp"
 #include "backends/transport.hpp"
+#include "base/crossing_copy.hpp"
 #include "base/races.hpp"
 #include "device/copy.hpp"
 #include "device/reach.hpp"
@@ -41,6 +42,7 @@ class StreamCopy {
   bool by_kernels(const device::Driver* driver) const noexcept {
     return driver == nullptr ? gpus_ == nullptr : kernels_reach_;
   }
+  bool on_host() const noexcept { return gpus_ == nullptr; }  ///< both sides are the processor's memory
   bool on_gpu() const noexcept { return reached_; }  ///< it is used on a GPU's stream
   std::string describe() const;
 
@@ -118,6 +120,8 @@ class MappedPut final : public StreamPut {
   MappedPut(Slots source, Slots target, Signal signal, device::Watch& watch, Mapped mapped, std::string how,
             std::optional<std::string> why_around = std::nullopt)
       : StreamPut(source, target, signal, watch, std::move(mapped), std::move(why_around), this), how_(std::move(how)) {
+    if (copy_.on_host() && source.slot_bytes >= base::CrossingCopy::kLeast && base::crossing_copies_choose)
+      crossing_ = std::make_unique<base::CrossingCopy>();
   }
 
   /// Does the work of its base without a virtual call, which takes a processor longer than a small copy.
@@ -126,12 +130,19 @@ class MappedPut final : public StreamPut {
     complete(lane, epoch);
   }
   std::optional<ByKernel> by_kernel(device::Driver* driver) override;
-  std::string describe() const override { return how_ + copy_.describe(); }
+  std::string describe() const override;
 
  private:
+  /// False: it was refused, which has failed the watch.
+  [[gnu::always_inline]] bool copy(device::Lane lane, std::byte* to, const std::byte* from, std::size_t bytes) {
+    if (bytes < base::CrossingCopy::kLeast || crossing_ == nullptr || lane.gpu != nullptr)
+      return copy_(lane, watch_, to, from, bytes);
+    (*crossing_)(to, from, bytes);
+    return true;
+  }
   [[gnu::always_inline]] void move(device::Lane lane, std::uint64_t epoch, Range part) override {
     if (part.bytes != 0) {
-      if (!copy_(lane, watch_, target_.at(epoch) + part.offset, source_.at(epoch) + part.offset, part.bytes)) return;
+      if (!copy(lane, target_.at(epoch) + part.offset, source_.at(epoch) + part.offset, part.bytes)) return;
       if constexpr (base::races::kOn) {
         if (lane.gpu == nullptr) base::races::put_wrote(signal_.word);
       }
@@ -141,6 +152,7 @@ class MappedPut final : public StreamPut {
   void move_all(device::Lane lane, std::uint64_t first, std::uint64_t last) override;
 
   std::string how_;
+  std::unique_ptr<base::CrossingCopy> crossing_;  // null: its copies are short, or are a GPU's
 };
 
 /// When the puts of a bell have to leave. Credits may leave behind the next put, which a peer waits for.

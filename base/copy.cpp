@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/crossing_copy.hpp"
 #include "base/words.hpp"
 
 #if defined(__x86_64__)
@@ -11,6 +12,30 @@
 #endif
 
 namespace sluice::base {
+
+#if defined(__x86_64__) && !defined(SLUICE_TELLS_OF_RACES)
+
+/// Ends with a store fence: such stores are not ordered before a later signal otherwise.
+void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  constexpr std::size_t kLine = 64;
+  const std::size_t head = std::min((kLine - reinterpret_cast<std::uintptr_t>(to) % kLine) % kLine, bytes);
+  std::memcpy(to, from, head);
+  to += head, from += head, bytes -= head;
+  for (; bytes >= kLine; to += kLine, from += kLine, bytes -= kLine) {
+    const auto* const in = reinterpret_cast<const __m128i*>(from);
+    auto* const out = reinterpret_cast<__m128i*>(to);
+    for (int i = 0; i < 4; ++i) _mm_stream_si128(out + i, _mm_loadu_si128(in + i));
+  }
+  std::memcpy(to, from, bytes);
+  _mm_sfence();
+}
+
+#else
+
+void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) noexcept { std::memcpy(to, from, bytes); }
+
+#endif
+
 namespace {
 
 #if defined(__x86_64__) && !defined(SLUICE_TELLS_OF_RACES)
@@ -177,27 +202,9 @@ const bool g_chosen = (copy_long.store(best_here()), true);
 
 constinit std::atomic<LongCopy> copy_long{copy_128};  // until the program has been loaded
 
-#if defined(__x86_64__) && !defined(SLUICE_TELLS_OF_RACES)
-/// Ends with a store fence: such stores are not ordered before a later signal otherwise.
-void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
-  constexpr std::size_t kLine = 64;
-  const std::size_t head = std::min((kLine - reinterpret_cast<std::uintptr_t>(to) % kLine) % kLine, bytes);
-  std::memcpy(to, from, head);
-  to += head, from += head, bytes -= head;
-  for (; bytes >= kLine; to += kLine, from += kLine, bytes -= kLine) {
-    const auto* const in = reinterpret_cast<const __m128i*>(from);
-    auto* const out = reinterpret_cast<__m128i*>(to);
-    for (int i = 0; i < 4; ++i) _mm_stream_si128(out + i, _mm_loadu_si128(in + i));
-  }
-  std::memcpy(to, from, bytes);
-  _mm_sfence();
-}
-#else
-void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) noexcept { std::memcpy(to, from, bytes); }
-#endif
-
-void prepare_copies(std::size_t past_cache_from) {
+void prepare_copies(std::size_t past_cache_from, bool choose) {
   nontemporal_min.store(past_cache_from);
+  crossing_copies_choose.store(choose);
 #if defined(__x86_64__) && !defined(SLUICE_TELLS_OF_RACES)
   static const std::size_t least = measured_rep_movs_min();
   rep_movs_min.store(least);

@@ -16,9 +16,14 @@ namespace sluice::base {
 /// Copies of at least this many bytes bypass the cache.
 inline std::atomic<std::size_t> nontemporal_min{std::numeric_limits<std::size_t>::max()};
 
-/// Chooses how copies are done, and from how many bytes on they bypass the cache. The first call may measure,
-/// for some microseconds; until then long copies are right, but not the fastest.
-void prepare_copies(std::size_t past_cache_from);
+/// Chooses how copies are done, and from how many bytes on they bypass the cache. `choose`: shorter ones into a peer's
+/// memory may bypass it too (crossing_copy.hpp). The first call may measure, for some microseconds; until then long
+/// copies are right, but not the fastest.
+void prepare_copies(std::size_t past_cache_from, bool choose = false);
+
+/// Copies to memory, without a place in the cache, where the processor can. No reader sees a later store before
+/// the copy. `to` and `from` do not overlap.
+void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 
 using LongCopy = void (*)(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 /// Copies more than 32 bytes, as is best on this processor.
@@ -34,10 +39,6 @@ void copy_both_ends(std::byte* to, const std::byte* from, std::size_t bytes) noe
   std::memcpy(to, &first, sizeof first);
   std::memcpy(to + bytes - sizeof last, &last, sizeof last);
 }
-
-/// Into memory, from where a peer may get them sooner than from this core's cache. No reader sees a later store before
-/// the copy. `to` and `from` do not overlap.
-void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 
 /// No reader sees a later store before the copy. `to` and `from` do not overlap.
 inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {

@@ -93,6 +93,8 @@ std::ptrdiff_t one_of(std::string_view text, std::initializer_list<std::string_v
 
 bool staging(std::string_view text) { return one_of(text, {"auto", "always"}, "auto or always") == 1; }
 
+bool nontemporal(std::string_view text) { return one_of(text, {"auto", "off"}, "auto or off") == 0; }
+
 bool flag(std::string_view text) { return one_of(text, {"0", "1"}, "0 or 1") == 1; }
 
 std::string profiler(std::string_view text) {
@@ -158,8 +160,11 @@ constexpr Variable kTable[] = {
      "how many bytes of a part may lie in a bounce buffer, when the target cannot be mapped and the kernel may copy; "
      "if "
      "this is less than 16k, the kernel copies all of a larger part"},
+    {"SLUICE_NONTEMPORAL", "auto", "word", set<&Env::nontemporal, nontemporal>,
+     "auto: copies of 4 KiB and more into a peer's memory bypass the cache where that is measured to be faster; off: "
+     "they do not"},
     {"SLUICE_NONTEMPORAL_MIN", "16m", "size", set<&Env::nontemporal_min, size>,
-     "the smallest copy that bypasses the cache"},
+     "the smallest copy that always bypasses the cache"},
     {"SLUICE_KERNEL_PUT_MAX", "16k", "size", set<&Env::kernel_put_max, size>,
      "the largest part that a put on a GPU's stream copies by a kernel, with its signal, and not by the copy "
      "engine; 0: none"},

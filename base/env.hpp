@@ -42,6 +42,7 @@ struct Env {
   bool check = false;                               ///< SLUICE_CHECK
   std::string ranges;                               ///< SLUICE_RANGES: auto, nvtx, roctx or none
   std::size_t bounce_max = 0;                       ///< SLUICE_BOUNCE_MAX
+  bool nontemporal = true;                          ///< SLUICE_NONTEMPORAL
   std::size_t nontemporal_min = 0;                  ///< SLUICE_NONTEMPORAL_MIN
   std::size_t kernel_put_max = 0;                   ///< SLUICE_KERNEL_PUT_MAX
   int level = 4;                                    ///< SLUICE_LEVEL

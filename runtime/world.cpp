@@ -110,7 +110,7 @@ World::World(Place place, const base::Env& env, const Options& options)
                                                check_every(limits_of(env, options)),
                                                place_.rank},
       engine_(*this, {env.engine_cpu, env.engine_poll, place_.mailbox ? place_.mailbox.waker() : nullptr}) {
-  base::prepare_copies(env.nontemporal_min);
+  base::prepare_copies(env.nontemporal_min, env.nontemporal);
   device::kernel_put_max.store(env.kernel_put_max);
   for (const auto& [name, transport] : transports_) engine_.add(*transport);
 }

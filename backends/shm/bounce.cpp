@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/crossing_copy.hpp"
 #include "device/copy.hpp"
 
 namespace sluice::backends::shm {
@@ -194,7 +195,7 @@ bool BouncePut::bring(device::Lane lane, std::uint64_t epoch, Range part, Choice
   if (choice.shared) {
     if (!copy_with_peer(lane, epoch, part, choice.way)) return false;
   } else if (choice.way == Way::past_cache) {
-    base::copy_past_cache(to, from, part.bytes);
+    base::copy_crossing(true, to, from, part.bytes);
   } else if (!copy_(lane, watch_, to, from, part.bytes)) {
     return false;
   }

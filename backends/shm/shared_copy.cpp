@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/copy.hpp"
+#include "base/crossing_copy.hpp"
 
 namespace sluice::backends::shm {
 namespace {
@@ -64,7 +64,6 @@ bool SharedCopy::put_through_bounce(std::uint64_t epoch, Range part, const Place
                                     device::Watch& watch, base::Parking& wake) noexcept {
   const auto [source, bounce, target] = places;
   const std::int64_t began = now_in_ns();
-  const auto copy_in = choice.way == Way::past_cache ? base::copy_past_cache : base::copy_bytes;
   const std::size_t piece = piece_in_bounce(part.bytes);
   const std::size_t pieces = pieces_of(part.bytes, piece);
   const std::size_t ring = bounce.room >= part.bytes ? pieces : bounce.room / piece;
@@ -74,7 +73,8 @@ bool SharedCopy::put_through_bounce(std::uint64_t epoch, Range part, const Place
   std::size_t end = pieces;
   for (std::size_t next = 0; next < end;) {
     if (next < ring || next - (taken_.load(std::memory_order_acquire) - begin) < ring) {
-      copy_in(bounce.data + next % ring * piece, source + next * piece, bytes_at(next));
+      base::copy_crossing(choice.way == Way::past_cache, bounce.data + next % ring * piece, source + next * piece,
+                          bytes_at(next));
       filled_.store(begin + ++next, std::memory_order_release);
       wake.wake();  // for each piece: a receiver that was faster may sleep again
     } else {

@@ -71,11 +71,19 @@ TEST(Env, defaults_are_those_of_the_table) {
   EXPECT_EQ(env.log, LogLevel::warn);
   EXPECT_GT(env.bounce_max, 0U);
   EXPECT_GT(env.nontemporal_min, env.bounce_max);
+  EXPECT_TRUE(env.nontemporal);
   EXPECT_EQ(env.rails, 0);
   EXPECT_FALSE(env.stage_all);
   EXPECT_FALSE(env.check);
   EXPECT_EQ(env.rank, -1);
   EXPECT_EQ(env.listen_fd, -1);
+}
+
+TEST(Env, copies_into_peers_memory_can_be_kept_in_the_cache) {
+  const Set off{{"SLUICE_NONTEMPORAL", "off"}};
+  EXPECT_FALSE(read_env().nontemporal);
+  const Set wrong{{"SLUICE_NONTEMPORAL", "0"}};
+  EXPECT_ANY_THROW(read_env());
 }
 
 TEST(Env, durations_have_units) {

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies into memory that another core reads.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "base/copy.hpp"
+
+namespace sluice::base {
+
+/// Whether long copies into a peer's memory may bypass the cache below `nontemporal_min`. The setting of the process.
+inline std::atomic<bool> crossing_copies_choose{false};
+
+/// Copies to memory, without a place in the cache, if `past_cache` and the setting allows it. No reader sees a later
+/// store before the copy. `to` and `from` do not overlap.
+inline void copy_crossing(bool past_cache, std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  if (past_cache && crossing_copies_choose.load(std::memory_order_relaxed)) return copy_past_cache(to, from, bytes);
+  copy_bytes(to, from, bytes);
+}
+
+/// Whether copies of about one size bypass the cache of the core that copies. By the cache, each line comes from the
+/// core that has read it before. Past the cache, lines go to memory, and the reader gets them from there. Which way is
+/// faster depends on how far apart the two cores are, and on whether the peer reads the bytes at all.
+class CrossingWay {
+ public:
+  /// Each way is tried for so many copies in a row. The second half is timed: the first copies find the lines where the
+  /// other way has left them, or touch new pages.
+  static constexpr std::uint32_t kRow = 16;
+  /// Both are tried again after so many copies, since the processes may be moved to other cores.
+  static constexpr std::uint32_t kPeriod = 64 * kRow;
+
+  struct Turn {
+    bool past_cache = false;
+    bool timed = false;
+  };
+  /// For the next copy.
+  Turn next(std::size_t bytes) noexcept;
+  /// The time of a copy, with the fence behind it.
+  void took(bool past_cache, std::chrono::nanoseconds time) noexcept;
+  bool past_cache_is_faster(std::size_t bytes) const noexcept;
+
+ private:
+  static constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max() / 4;
+
+  std::uint32_t turn_ = 0;
+  bool first_period_ = true;
+  std::array<std::int64_t, 2> typical_{kUnknown, kUnknown};  // ns: by the cache, past it
+};
+
+/// Copies of one channel, by the way that is faster here and now. One thread at a time.
+class CrossingCopy {
+ public:
+  /// Shorter copies go by the cache.
+  static constexpr std::size_t kLeast = 4096;
+
+  /// `bytes`: at least kLeast. No reader sees a later store before the copy. `to` and `from` do not overlap.
+  void operator()(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
+  /// Any thread.
+  bool past_cache_lately() const noexcept { return past_cache_lately_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr std::size_t kPowers = 10;
+  static constexpr int kFirstPower = std::bit_width(kLeast) - 1;
+
+  std::array<CrossingWay, kPowers> ways_;  // by the power of two of the bytes
+  std::atomic<bool> past_cache_lately_{false};
+};
+
+}  // namespace sluice::base
