@@ -243,7 +243,7 @@ bool CollectiveWindow::test() {
 }
 
 void CollectiveWindow::lock(Rank rank, Lock kind, std::optional<Timeout> timeout) {
-  if (impl_ == nullptr || timeout || !impl_->lock_now(rank, kind)) in().lock(rank, kind, timeout);
+  if (impl_ == nullptr || !impl_->lock_now(rank, kind)) in().lock(rank, kind, timeout);
 }
 void CollectiveWindow::unlock(Rank rank, std::optional<Timeout> timeout) {
   if (impl_ == nullptr || timeout || !impl_->unlock_now(rank)) in().unlock(rank, timeout);
