@@ -80,8 +80,8 @@ CollectiveWindow::Impl::Impl(Context& context, std::string_view name, const Slic
                              std::optional<Timeout> timeout)
     : group{context, std::string(name), context.rank(), context.size()}, timeout_(context.timeout()),
       page_(context.allocate(rma::at::kEnd)), own_(page_.all()),
-      words_(context.window(group.part("words"), page_.slice(0, rma::at::kSharedEnd))),
-      links(group, own_), epochs(group.rank, group.size) {
+      words_(context.window(group.part("words"), page_.slice(0, rma::at::kSharedEnd))), links(group, own_),
+      epochs(group.rank, group.size) {
   own_.word(rma::at::kMinusShared).store(0 - rma::kShared);
   own_.word(rma::at::kMinusExclusive).store(0 - rma::kExclusive);
   if (memory.bytes() != 0) memory_ = context.window(group.part("memory"), memory);
@@ -139,7 +139,8 @@ void CollectiveWindow::Impl::call(std::optional<Timeout> timeout, Work work) {
 [[gnu::always_inline]] inline bool CollectiveWindow::Impl::unlock_now(Rank rank) {
   rma::Locks* const locks = epochs.locks_now();
   const auto* const words = links.peers.words_now(rank);
-  if (closing_ || locks == nullptr || words == nullptr || timeout_ != kForever || !locks->is_the_one(rank)) return false;
+  if (closing_ || locks == nullptr || words == nullptr || timeout_ != kForever || !locks->is_the_one(rank))
+    return false;
   try {
     links.peers.flush_now(rank);
     locks->unlock_now(*words, links.peers.masters_words_now());

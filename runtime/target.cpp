@@ -390,8 +390,7 @@ template <class Work>
 
 class TargetCore::ChangeNow {
  public:
-  explicit ChangeNow(TargetCore& target)
-      : epoch_(target.begin()), done_(target.done), parking_(target.done_parking) {
+  explicit ChangeNow(TargetCore& target) : epoch_(target.begin()), done_(target.done), parking_(target.done_parking) {
     if (target.shut()) [[unlikely]]
       refuse(target, epoch_);
   }

@@ -23,7 +23,7 @@ namespace sluice {
 namespace runtime {
 class WindowCore;
 class TargetCore;
-}
+}  // namespace runtime
 
 /// A block of a window in plain bytes, which any means may carry to a peer: `Context::target` opens it there. It stays
 /// valid as long as the window is open, and names that window alone: the id of a window has 128 random bits, and its
