@@ -146,6 +146,7 @@ class MappedAccess final : public StreamAccess {
     if (turns_.exist()) return accumulate_in_turn(at, op, number, operands);
     change_numbers(at, op, number, operands);
   }
+  bool in_turns() const noexcept { return turns_.exist(); }
   /// The last counter is the lock of the window, which atomics take for rank `rank` of the job. Before any access.
   void take_turns(Rank rank) noexcept;
 

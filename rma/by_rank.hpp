@@ -22,17 +22,18 @@ class ByRank {
 
   /// Null: the rank has none.
   Value* find(Rank rank) {
-    auto& [last, value] = lately_[static_cast<std::size_t>(rank) % lately_.size()];
-    if (last == rank && value != nullptr) return value;
-    const auto found = all_.find(rank);
-    if (found == all_.end()) return nullptr;
-    last = rank;
-    return value = &found->second;
+    Value* const known = lately(rank);
+    return known != nullptr ? known : look_up(rank);
+  }
+  /// Null: it was not found lately.
+  Value* lately(Rank rank) const {
+    const auto& [last, value] = lately_[place_of(rank)];
+    return last == rank ? value : nullptr;
   }
   /// Makes one if there is none.
   Value& operator[](Rank rank) {
     Value* const known = find(rank);
-    return known == nullptr ? all_[rank] : *known;
+    return known != nullptr ? *known : make(rank);
   }
   void set(Rank rank, Value value) { all_.insert_or_assign(rank, std::move(value)); }
 
@@ -40,8 +41,18 @@ class ByRank {
   auto end() { return all_.end(); }
 
  private:
+  static std::size_t place_of(Rank rank) { return static_cast<std::size_t>(rank) % kLately; }
+  [[gnu::noinline]] Value* look_up(Rank rank) {
+    const auto found = all_.find(rank);
+    if (found == all_.end()) return nullptr;
+    lately_[place_of(rank)] = {rank, &found->second};
+    return &found->second;
+  }
+  [[gnu::noinline]] Value& make(Rank rank) { return all_[rank]; }
+
+  static constexpr std::size_t kLately = 4;
   std::unordered_map<Rank, Value> all_;
-  std::array<std::pair<Rank, Value*>, 4> lately_{};
+  std::array<std::pair<Rank, Value*>, kLately> lately_{};
 };
 
 }  // namespace sluice::rma

@@ -50,6 +50,12 @@ class CollectiveWindow::Impl {
   template <class Work>
   void call(std::optional<Timeout> timeout, Work work);
 
+  void lock(Rank rank, Lock kind, std::optional<Timeout> timeout);
+  void unlock(Rank rank, std::optional<Timeout> timeout);
+  // The short way. False: nothing has changed, and the way above is to be gone.
+  bool lock_now(Rank rank, Lock kind);
+  bool unlock_now(Rank rank);
+
   const base::Origin origin{};
   const rma::Group group;
 
@@ -74,8 +80,8 @@ CollectiveWindow::Impl::Impl(Context& context, std::string_view name, const Slic
                              std::optional<Timeout> timeout)
     : group{context, std::string(name), context.rank(), context.size()}, timeout_(context.timeout()),
       page_(context.allocate(rma::at::kEnd)), own_(page_.all()),
-      words_(context.window(group.part("words"), page_.slice(0, rma::at::kSharedEnd))),
-      links(group, own_, words_.atomics() == AtomicsBy::processors), epochs(group.rank, group.size) {
+      words_(context.window(group.part("words"), page_.slice(0, rma::at::kSharedEnd))), links(group, own_),
+      epochs(group.rank, group.size) {
   own_.word(rma::at::kMinusShared).store(0 - rma::kShared);
   own_.word(rma::at::kMinusExclusive).store(0 - rma::kExclusive);
   if (memory.bytes() != 0) memory_ = context.window(group.part("memory"), memory);
@@ -107,6 +113,42 @@ void CollectiveWindow::Impl::call(std::optional<Timeout> timeout, Work work) {
     broken_ |= error.code() != Code::timeout && error.code() != Code::misuse && error.code() != Code::bad_argument;
     throw;
   }
+}
+
+[[gnu::noinline]] void CollectiveWindow::Impl::lock(Rank rank, Lock kind, std::optional<Timeout> timeout) {
+  call(timeout, [&](rma::HostCall& call) {
+    links.peers.check_rank(rank);
+    epochs.lock(call, rank, kind);
+  });
+}
+[[gnu::noinline]] void CollectiveWindow::Impl::unlock(Rank rank, std::optional<Timeout> timeout) {
+  call(timeout, [&](rma::HostCall& call) { epochs.unlock(call, rank); });
+}
+
+[[gnu::always_inline]] inline bool CollectiveWindow::Impl::lock_now(Rank rank, Lock kind) {
+  rma::Locks* const locks = epochs.locks_now();
+  const auto* const words = links.peers.words_now(rank);
+  if (closing_ || locks == nullptr || words == nullptr) return false;
+  try {
+    return locks->lock_now(*words, links.peers.masters_words_now(), rank, kind);
+  } catch (...) {
+    broken_ = true;
+    throw;
+  }
+}
+[[gnu::always_inline]] inline bool CollectiveWindow::Impl::unlock_now(Rank rank) {
+  rma::Locks* const locks = epochs.locks_now();
+  const auto* const words = links.peers.words_now(rank);
+  if (closing_ || locks == nullptr || words == nullptr || timeout_ != kForever || !locks->is_the_one(rank))
+    return false;
+  try {
+    links.peers.flush_now(rank);
+    locks->unlock_now(*words, links.peers.masters_words_now());
+  } catch (...) {
+    broken_ = true;
+    throw;
+  }
+  return true;
 }
 
 void CollectiveWindow::Impl::close(std::optional<Timeout> timeout) {
@@ -202,13 +244,10 @@ bool CollectiveWindow::test() {
 }
 
 void CollectiveWindow::lock(Rank rank, Lock kind, std::optional<Timeout> timeout) {
-  in().call(timeout, [&](rma::HostCall& call) {
-    impl_->links.peers.check_rank(rank);
-    impl_->epochs.lock(call, rank, kind);
-  });
+  if (impl_ == nullptr || !impl_->lock_now(rank, kind)) in().lock(rank, kind, timeout);
 }
 void CollectiveWindow::unlock(Rank rank, std::optional<Timeout> timeout) {
-  in().call(timeout, [&](rma::HostCall& call) { impl_->epochs.unlock(call, rank); });
+  if (impl_ == nullptr || timeout || !impl_->unlock_now(rank)) in().unlock(rank, timeout);
 }
 void CollectiveWindow::lock_all(std::optional<Timeout> timeout) {
   in().call(timeout, [this](rma::HostCall& call) { impl_->epochs.lock_all(call); });

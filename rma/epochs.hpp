@@ -65,6 +65,8 @@ class Epochs {
     locks_.lock_all(call, counted);
   }
   void unlock_all(auto&& call) { locks_.unlock_all(call); }
+  /// The locks, if a short way may take one; else null.
+  Locks* locks_now() noexcept { return posts_.started() ? nullptr : &locks_; }
 
  private:
   void check_outside(auto& call, const char* verb, bool of_posts) const {

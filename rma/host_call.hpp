@@ -22,8 +22,8 @@ namespace sluice::rma {
 
 /// What a collective window has open to other ranks.
 struct Links {
-  Links(const Group& its, Words words, bool by_processors)
-      : group(its), own(std::move(words)), patrol(its), fence(its), peers(its, own, by_processors),
+  Links(const Group& its, Words words)
+      : group(its), own(std::move(words)), patrol(its), fence(its), peers(its, own),
         posts(Context(its.context).scope(its.part("post"))) {
     patrol.watch(fence.any());
   }

@@ -48,6 +48,28 @@ class Locks {
     held_.erase(held);
   }
 
+  // The short way of a rank that holds no other lock, if each word is changed by one instruction: an instruction that
+  // locks waits for all stores before it, and all loads behind it wait for it. False: nothing has changed, and `lock`
+  // or `unlock` is to be called. `its`: the words of the rank; `masters`: those of rank 0, which shared locks need not.
+  /// A rank that sees an exclusive lock which is then taken back waits, or steps back.
+  bool lock_now(const detail::MappedWords& its, const detail::MappedWords* masters, Rank rank, Kind kind) {
+    if (all_ || !held_.empty() || held_.capacity() == 0) return false;
+    if (kind == Kind::exclusive && masters == nullptr) return false;
+    if (!add_now(its, masters, kind)) [[unlikely]] {
+      subtract_now(its, masters, kind);
+      return false;
+    }
+    held_.push_back({rank, kind, true});
+    return true;
+  }
+  /// The rank has the only lock, which is counted. Its accesses have completed.
+  void unlock_now(const detail::MappedWords& its, const detail::MappedWords* masters) {
+    subtract_now(its, masters, held_.front().kind);
+    held_.clear();
+  }
+  /// `unlock_now` may be called.
+  bool is_the_one(Rank rank) const { return held_.size() == 1 && held_.front().rank == rank && held_.front().counted; }
+
   /// Steps back while it waits: exclusive locks do not.
   void lock_all(auto& call, bool counted) {
     if (counted) {
@@ -80,17 +102,30 @@ class Locks {
   enum class WhileItWaits : bool { stays, steps_back };
   static constexpr Rank kMaster = 0;
 
+  /// Returns whether the lock is held.
+  static bool add_now(const detail::MappedWords& its, const detail::MappedWords* masters, Kind kind) {
+    if (kind == Kind::shared) return exclusive_of(its.add(at::kLock, kShared)) == 0;
+    const auto [all, one] = detail::MappedWords::add_to_both(*masters, at::kAllLocks, its, at::kLock, kExclusive);
+    return shared_of(all) == 0 && one == 0;
+  }
+  static void subtract_now(const detail::MappedWords& its, const detail::MappedWords* masters, Kind kind) {
+    if (kind == Kind::shared) return static_cast<void>(its.add(at::kLock, 0 - kShared));
+    detail::MappedWords::add_to_both(its, at::kLock, *masters, at::kAllLocks, 0 - kExclusive);
+  }
+
+  [[gnu::noinline]] static void await_free(auto& call, Rank rank, std::size_t word, auto free) {
+    call.await(rank, "the lock is held by others", [&] { return free(call.add(rank, word, 0)); });
+  }
+
   /// Adds a lock to a word. Returns when it is held, which it is once `free(word)`. After an error it is not added, if
   /// the rank was reached before.
   static void count(auto& call, Rank rank, std::size_t word, std::uint64_t lock, WhileItWaits what, auto free) {
-    const auto await_free = [&] {
-      call.await(rank, "the lock is held by others", [&] { return free(call.add(rank, word, 0)); });
-    };
-    for (;; await_free()) {
+    for (;; await_free(call, rank, word, free)) {
       try {
         const bool held = free(call.add(rank, word, lock));
-        if (held) return;
-        if (what == WhileItWaits::stays) return await_free();
+        if (held) [[likely]]
+          return;
+        if (what == WhileItWaits::stays) return await_free(call, rank, word, free);
       } catch (...) {
         call.subtract_later(rank, word, lock);
         throw;

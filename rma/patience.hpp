@@ -11,10 +11,8 @@
 
 namespace sluice::rma {
 
-/// Calls `wait(step)`, which may be called again after Error{Code::timeout}, until it returns or the limit is over. So
-/// several waits with one limit take no longer than that.
-void in_steps(base::Limit& limit, auto wait) {
-  if (limit.step() == Timeout::max()) return wait(Timeout::max());
+/// `in_steps` with a limit that ends.
+[[gnu::noinline]] void in_some_steps(base::Limit& limit, auto wait) {
   do {
     try {
       wait(limit.step());
@@ -24,6 +22,12 @@ void in_steps(base::Limit& limit, auto wait) {
     }
   } while (!limit.over());
   wait(Timeout::zero());
+}
+/// Calls `wait(step)`, which may be called again after Error{Code::timeout}, until it returns or the limit is over. So
+/// several waits with one limit take no longer than that.
+void in_steps(base::Limit& limit, auto wait) {
+  if (limit.left() == Timeout::max()) return wait(Timeout::max());
+  in_some_steps(limit, wait);
 }
 
 /// Looks at all ranks, one after the other, in waits that last: a rank may wait for one that waits for one that died.

@@ -14,14 +14,14 @@ void Peers::refuse(Rank rank) const {
 void Peers::reach_words(Peer& peer, Rank rank, base::Limit& limit) {
   if (peer.words.peer() < 0) peer.words = group_.words_of(rank);
   if (!peer.words.connected()) in_steps(limit, [&](Timeout step) { peer.words.wait_connected(step); });
+  peer.mapped = detail::MappedWords::of(peer.words);
+  if (rank == 0 && peer.mapped.exist()) masters_words_ = &peer.mapped;
   peer.has_words = true;
 }
 
-/// A processor changes the word in one instruction, so the call that returns the old value does not wait for others.
-void Peers::subtract(Rank rank, std::size_t offset, std::uint64_t lock, base::Limit& limit) {
-  if (by_processors_) return static_cast<void>(add(rank, offset, 0 - lock, limit));
+void Peers::subtract_by_message(Target& words, std::size_t offset, std::uint64_t lock) {
   const Slice minus = own_.slice(lock == kShared ? at::kMinusShared : at::kMinusExclusive, kWord);
-  words(rank, limit).accumulate({}, Op::sum, Number::uint64, minus, offset);
+  words.accumulate({}, Op::sum, Number::uint64, minus, offset);
 }
 
 /// The page of the peer has a handle of its memory, which may be a block of no bytes.

@@ -18,9 +18,7 @@ namespace sluice::rma {
 
 class Peers {
  public:
-  /// `by_processors`: they carry out the atomics on the words of all ranks.
-  Peers(const Group& group, Words own, bool by_processors)
-      : group_(group), own_(std::move(own)), by_processors_(by_processors) {}
+  Peers(const Group& group, Words own) : group_(group), own_(std::move(own)) {}
 
   /// @throws Error{Code::bad_argument} if there is no such rank
   void check_rank(Rank rank) const {
@@ -29,24 +27,37 @@ class Peers {
   }
 
   /// The words of a peer.
-  Target& words(Rank rank, base::Limit& limit) {
-    Peer& peer = peers_[rank];
-    if (!peer.has_words) [[unlikely]]
-      reach_words(peer, rank, limit);
-    return peer.words;
-  }
+  Target& words(Rank rank, base::Limit& limit) { return reached(rank, limit).words; }
   /// Adds to a word of a peer; returns it as it was. After an error it may yet change.
   std::uint64_t add(Rank rank, std::size_t offset, std::uint64_t value, base::Limit& limit) {
-    Target& words = this->words(rank, limit);
-    if (by_processors_) return words.fetch_add(offset, value);  // which waits for no one
-    return words.fetch_add(offset, value, limit.left());
+    Peer& peer = reached(rank, limit);
+    if (peer.mapped.exist()) [[likely]]
+      return peer.mapped.add(offset, value);
+    return peer.words.fetch_add(offset, value, limit.left());
   }
   /// Subtracts a lock from a word of a peer; may return before.
-  void subtract(Rank rank, std::size_t offset, std::uint64_t lock, base::Limit& limit);
+  void subtract(Rank rank, std::size_t offset, std::uint64_t lock, base::Limit& limit) {
+    Peer& peer = reached(rank, limit);
+    if (peer.mapped.exist()) [[likely]]
+      return static_cast<void>(peer.mapped.add(offset, 0 - lock));
+    subtract_by_message(peer.words, offset, lock);
+  }
   /// The memory of a peer.
   Target& memory(Rank rank, base::Limit& limit);
   /// The memory of a peer, if it was reached before; else null. @throws Error the loss of the peer
   Target* known_memory(Rank rank);
+
+  // For the short way of a lock. Null: the words were not reached lately, or are not mapped here.
+  const detail::MappedWords* words_now(Rank rank) const {
+    const Peer* const peer = peers_.lately(rank);
+    return peer != nullptr && peer->mapped.exist() ? &peer->mapped : nullptr;
+  }
+  const detail::MappedWords* masters_words_now() const { return masters_words_; }
+  /// Completes the accesses to the memory of a peer that has `words_now`. Without a limit.
+  void flush_now(Rank rank) {
+    Peer* const peer = peers_.lately(rank);
+    if (peer->has_memory) peer->memory.drain(kForever);
+  }
 
   /// Completes the accesses to the memory of a peer, or of all.
   void flush(Rank rank, base::Limit& limit) {
@@ -64,6 +75,7 @@ class Peers {
  private:
   struct Peer {
     Target words;
+    detail::MappedWords mapped;  ///< the same words
     Target memory;
     bool has_words = false;  ///< the words were reached
     bool has_memory = false;
@@ -72,12 +84,20 @@ class Peers {
     if (peer.has_memory) in_steps(limit, [&](Timeout step) { peer.memory.drain(step); });
   }
   [[noreturn, gnu::cold]] void refuse(Rank rank) const;
+  /// The peer, whose words this rank reaches.
+  Peer& reached(Rank rank, base::Limit& limit) {
+    Peer& peer = peers_[rank];
+    if (!peer.has_words) [[unlikely]]
+      reach_words(peer, rank, limit);
+    return peer;
+  }
+  void subtract_by_message(Target& words, std::size_t offset, std::uint64_t lock);
   void reach_words(Peer& peer, Rank rank, base::Limit& limit);
 
   const Group& group_;
   Words own_;
-  const bool by_processors_;
   ByRank<Peer> peers_;
+  const detail::MappedWords* masters_words_ = nullptr;  // those of rank 0; null: not mapped here, or not reached yet
 };
 
 }  // namespace sluice::rma

@@ -388,6 +388,34 @@ template <class Work>
   return *before;
 }
 
+class TargetCore::ChangeNow {
+ public:
+  explicit ChangeNow(TargetCore& target) : epoch_(target.begin()), done_(target.done), parking_(target.done_parking) {
+    if (target.shut()) [[unlikely]]
+      refuse(target, epoch_);
+  }
+  ChangeNow(const ChangeNow&) = delete;
+  ChangeNow& operator=(const ChangeNow&) = delete;
+  ~ChangeNow() { base::raise(done_, epoch_, parking_); }
+
+  static std::uint64_t add(std::byte* word, std::uint64_t value) noexcept {
+    return backends::change_word(word, Kind::fetch_add, value, 0);
+  }
+
+ private:
+  [[noreturn, gnu::cold, gnu::noinline]] static void refuse(TargetCore& target, std::uint64_t epoch) {
+    backends::fail_shut(target);
+    base::raise(target.done, epoch, target.done_parking);
+    target.check();
+    throw target.error(Code::closed, epoch, "the window is closed");
+  }
+
+  // Loaded before the change: a load behind an instruction that locks waits for it.
+  const std::uint64_t epoch_;
+  base::Word& done_;
+  base::Parking& parking_;
+};
+
 [[gnu::always_inline]] inline void TargetCore::move_now(Kind kind, const Slice& local, std::uint64_t offset,
                                                         std::uint32_t counter) {
   carry_out_now([&]() __attribute__((always_inline)) {
@@ -787,7 +815,7 @@ void move_all(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, Ki
   move_slowly(end, stream, kind, local, offset);
 }
 
-TargetCore& target(const std::shared_ptr<runtime::ChannelEnd>& end) {
+[[gnu::noinline]] TargetCore& target(const std::shared_ptr<runtime::ChannelEnd>& end) {
   return static_cast<TargetCore&>(usable_here(end));
 }
 
@@ -890,10 +918,10 @@ void Target::get(Stream stream, const Slice& target, std::span<const Extent> ext
 void Target::flush(Stream stream) { flush_all(end_, stream, false); }
 void Target::flush_local(Stream stream) { flush_all(end_, stream, true); }
 void Target::drain(std::optional<Timeout> timeout) {
-  TargetCore& core = target(end_);
-  if (core.is_drained()) [[likely]]
-    return core.check();
-  core.drain_all(timeout);
+  const auto* const core = static_cast<const TargetCore*>(end_.get());
+  if (core != nullptr && core->origin.here() && core->is_drained() && !core->failed()) [[likely]]
+    return;
+  target(end_).drain_all(timeout);
 }
 
 std::uint64_t Target::fetch_add(std::size_t offset, std::uint64_t value, std::optional<Timeout> timeout) {
@@ -905,6 +933,35 @@ std::uint64_t Target::swap(std::size_t offset, std::uint64_t value, std::optiona
 std::uint64_t Target::compare_swap(std::size_t offset, std::uint64_t expected, std::uint64_t desired,
                                    std::optional<Timeout> timeout) {
   return change(end_, Kind::compare_swap, offset, desired, expected, timeout);
+}
+
+detail::MappedWords detail::MappedWords::of(const Target& target) {
+  MappedWords words;
+  words.target_ = &on(ChannelAccess::end(target), {});
+  words.words_ = words.target_->words();
+  return words;
+}
+
+[[gnu::always_inline]] inline TargetCore& detail::MappedWords::target() const {
+  return target_->bound_to({}) ? *target_ : bound(*target_, {});
+}
+
+std::uint64_t detail::MappedWords::add(std::size_t offset, std::uint64_t value) const {
+  const TargetCore::ChangeNow change(target());
+  return TargetCore::ChangeNow::add(words_ + offset, value);
+}
+
+std::pair<std::uint64_t, std::uint64_t> detail::MappedWords::add_to_both(const MappedWords& first, std::size_t in_first,
+                                                                         const MappedWords& second,
+                                                                         std::size_t in_second, std::uint64_t value) {
+  const auto add = [&] {
+    const std::uint64_t was_first = TargetCore::ChangeNow::add(first.words_ + in_first, value);
+    return std::pair(was_first, TargetCore::ChangeNow::add(second.words_ + in_second, value));
+  };
+  const TargetCore::ChangeNow change(first.target());
+  if (second.target_ == first.target_) return add();
+  const TargetCore::ChangeNow other(second.target());
+  return add();
 }
 
 }  // namespace sluice

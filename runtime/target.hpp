@@ -65,6 +65,12 @@ class TargetCore final : public ChannelEnd {
   /// Returns the old value. @throws Error{Code::timeout} if another rank has the window's turn for longer than `limit`
   std::uint64_t change_now(Kind kind, std::uint64_t offset, std::uint64_t operand, std::uint64_t compare,
                            Timeout limit);
+  /// Where atomics of program order are instructions: its words as mapped here. Else null. Once connected.
+  std::byte* words() const noexcept {
+    return words_ == nullptr || words_->in_turns() ? nullptr : words_->offered().data + in_window(0);
+  }
+  /// A change of `words` in program order, which a closing owner awaits. @throws Error the failure of the target
+  class ChangeNow;
   /// Carries an atomic out in program order. The host waits until it has completed. Returns the old value.
   std::uint64_t change(Kind kind, std::uint64_t offset, std::uint64_t operand, std::uint64_t compare,
                        std::optional<Timeout> timeout);

@@ -15,13 +15,15 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace sluice {
 
 namespace runtime {
 class WindowCore;
-}
+class TargetCore;
+}  // namespace runtime
 
 /// A block of a window in plain bytes, which any means may carry to a peer: `Context::target` opens it there. It stays
 /// valid as long as the window is open, and names that window alone: the id of a window has 128 random bits, and its
@@ -305,5 +307,35 @@ class SLUICE_EXPORT Target : public ChannelHandle {
   friend struct detail::ChannelAccess;
   using ChannelHandle::ChannelHandle;
 };
+
+namespace detail {
+
+/// The words of a window that this process maps and changes by instructions, for protocols that do so again and again.
+/// As long as the target lives.
+class SLUICE_EXPORT MappedWords {
+ public:
+  /// There are none.
+  MappedWords() = default;
+  /// None, unless each atomic is one instruction. The target is connected, in program order.
+  static MappedWords of(const Target& target);
+
+  bool exist() const noexcept { return words_ != nullptr; }
+  /// Like Target::fetch_add, without a look at the offset. `offset`: of a word in the window.
+  /// @throws Error the failure of the target; nothing has changed
+  std::uint64_t add(std::size_t offset, std::uint64_t value) const;
+  /// Adds `value` to a word of `first`, then to one of `second`. Returns both as they were.
+  /// @throws Error the failure of a target; nothing has changed
+  static std::pair<std::uint64_t, std::uint64_t> add_to_both(const MappedWords& first, std::size_t in_first,
+                                                             const MappedWords& second, std::size_t in_second,
+                                                             std::uint64_t value);
+
+ private:
+  runtime::TargetCore& target() const;
+
+  runtime::TargetCore* target_ = nullptr;
+  std::byte* words_ = nullptr;
+};
+
+}  // namespace detail
 
 }  // namespace sluice
