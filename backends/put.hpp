@@ -43,7 +43,7 @@ class StreamCopy {
     return driver == nullptr ? gpus_ == nullptr : kernels_reach_;
   }
   bool on_host() const noexcept { return gpus_ == nullptr; }  ///< both sides are the processor's memory
-  bool on_gpu() const noexcept { return reached_; }  ///< it is used on a GPU's stream
+  bool on_gpu() const noexcept { return reached_; }           ///< it is used on a GPU's stream
   std::string describe() const;
 
  private:
