@@ -15,6 +15,8 @@ namespace sluice::base {
 
 #if defined(__x86_64__) && !defined(SLUICE_TELLS_OF_RACES)
 
+constexpr bool kBypasses = true;
+
 /// Ends with a store fence: such stores are not ordered before a later signal otherwise.
 void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   constexpr std::size_t kLine = 64;
@@ -31,6 +33,8 @@ void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) no
 }
 
 #else
+
+constexpr bool kBypasses = false;
 
 void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) noexcept { std::memcpy(to, from, bytes); }
 
@@ -204,7 +208,7 @@ constinit std::atomic<LongCopy> copy_long{copy_128};  // until the program has b
 
 void prepare_copies(std::size_t past_cache_from, bool choose) {
   nontemporal_min.store(past_cache_from);
-  crossing_copies_choose.store(choose);
+  crossing_copies_choose.store(choose && kBypasses);
 #if defined(__x86_64__) && !defined(SLUICE_TELLS_OF_RACES)
   static const std::size_t least = measured_rep_movs_min();
   rep_movs_min.store(least);

@@ -41,7 +41,7 @@ class CrossingWay {
   };
   /// For the next copy.
   Turn next(std::size_t bytes) noexcept;
-  /// The time of a copy, with the fence behind it.
+  /// The time of a copy; past the cache, with the fence behind it.
   void took(bool past_cache, std::chrono::nanoseconds time) noexcept;
   bool past_cache_is_faster(std::size_t bytes) const noexcept;
 

@@ -161,7 +161,7 @@ constexpr Variable kTable[] = {
      "if "
      "this is less than 16k, the kernel copies all of a larger part"},
     {"SLUICE_NONTEMPORAL", "auto", "word", set<&Env::nontemporal, nontemporal>,
-     "auto: copies of 4 KiB and more into a peer's memory bypass the cache where that is measured to be faster; off: "
+     "auto: long copies into a peer's memory bypass the cache where that is measured to be faster; off: "
      "they do not"},
     {"SLUICE_NONTEMPORAL_MIN", "16m", "size", set<&Env::nontemporal_min, size>,
      "the smallest copy that always bypasses the cache"},

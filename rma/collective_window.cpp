@@ -46,13 +46,17 @@ class CollectiveWindow::Impl {
   }
   /// @throws Error{Code::bad_argument} unless all are ranks of the window, and differ
   void check_group(std::span<const Rank> ranks) const;
-  /// Makes a call of the epochs, and notes whether peers are lost.
+  /// Notes whether peers are lost.
+  void note(const Error& error) noexcept {
+    broken_ |= error.code() != Code::timeout && error.code() != Code::misuse && error.code() != Code::bad_argument;
+  }
+  /// Makes a call of the epochs, and notes its error.
   template <class Work>
   void call(std::optional<Timeout> timeout, Work work);
 
   void lock(Rank rank, Lock kind, std::optional<Timeout> timeout);
   void unlock(Rank rank, std::optional<Timeout> timeout);
-  // The short way. False: nothing has changed, and the way above is to be gone.
+  // The short way. False: nothing has changed, and the long way is to be taken.
   bool lock_now(Rank rank, Lock kind);
   bool unlock_now(Rank rank);
 
@@ -110,7 +114,7 @@ void CollectiveWindow::Impl::call(std::optional<Timeout> timeout, Work work) {
     rma::HostCall made(links, limit);
     work(made);
   } catch (const Error& error) {
-    broken_ |= error.code() != Code::timeout && error.code() != Code::misuse && error.code() != Code::bad_argument;
+    note(error);
     throw;
   }
 }
@@ -131,21 +135,22 @@ void CollectiveWindow::Impl::call(std::optional<Timeout> timeout, Work work) {
   if (closing_ || locks == nullptr || words == nullptr) return false;
   try {
     return locks->lock_now(*words, links.peers.masters_words_now(), rank, kind);
-  } catch (...) {
-    broken_ = true;
+  } catch (const Error& error) {
+    note(error);
     throw;
   }
 }
 [[gnu::always_inline]] inline bool CollectiveWindow::Impl::unlock_now(Rank rank) {
   rma::Locks* const locks = epochs.locks_now();
   const auto* const words = links.peers.words_now(rank);
-  if (closing_ || locks == nullptr || words == nullptr || timeout_ != kForever || !locks->is_the_one(rank))
+  const auto* const masters = links.peers.masters_words_now();
+  if (closing_ || locks == nullptr || words == nullptr || timeout_ != kForever || !locks->is_the_one(rank, masters))
     return false;
   try {
     links.peers.flush_now(rank);
-    locks->unlock_now(*words, links.peers.masters_words_now());
-  } catch (...) {
-    broken_ = true;
+    locks->unlock_now(*words, masters);
+  } catch (const Error& error) {
+    note(error);
     throw;
   }
   return true;

@@ -48,12 +48,13 @@ class Locks {
     held_.erase(held);
   }
 
-  // The short way of a rank that holds no other lock, if each word is changed by one instruction: an instruction that
-  // locks waits for all stores before it, and all loads behind it wait for it. False: nothing has changed, and `lock`
-  // or `unlock` is to be called. `its`: the words of the rank; `masters`: those of rank 0, which shared locks need not.
+  // The short way of a rank that holds no other lock, if each word is changed by one atomic instruction, which takes
+  // long. False: nothing has changed, and `lock` or `unlock` is to be called. `its`: the words of the rank; `masters`:
+  // those of rank 0, which shared locks need not.
   /// A rank that sees an exclusive lock which is then taken back waits, or steps back.
   bool lock_now(const detail::MappedWords& its, const detail::MappedWords* masters, Rank rank, Kind kind) {
-    if (all_ || !held_.empty() || held_.capacity() == 0) return false;
+    const bool has_room = held_.capacity() != 0;  // nothing is allocated once words have changed
+    if (all_ || !held_.empty() || !has_room) return false;
     if (kind == Kind::exclusive && masters == nullptr) return false;
     if (!add_now(its, masters, kind)) [[unlikely]] {
       subtract_now(its, masters, kind);
@@ -68,7 +69,10 @@ class Locks {
     held_.clear();
   }
   /// `unlock_now` may be called.
-  bool is_the_one(Rank rank) const { return held_.size() == 1 && held_.front().rank == rank && held_.front().counted; }
+  bool is_the_one(Rank rank, const detail::MappedWords* masters) const {
+    return held_.size() == 1 && held_.front().rank == rank && held_.front().counted &&
+           (held_.front().kind == Kind::shared || masters != nullptr);
+  }
 
   /// Steps back while it waits: exclusive locks do not.
   void lock_all(auto& call, bool counted) {

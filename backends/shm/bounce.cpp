@@ -227,7 +227,7 @@ std::string BouncePut::describe() const {
   const std::string target = "shm: the target cannot be mapped, so ";
   if (slot_bytes_ <= SharedCopy::kLeastOfCall && room_ == slot_bytes_)
     return target + "all goes through a bounce buffer";
-  const std::string by_both = slot_bytes_ > kLeastShared ? ", of which a peer that waits does a part" : "";
+  const std::string by_both = slot_bytes_ > SharedCopy::kLeastOfCall ? ", of which a peer that waits does a part" : "";
   if (room_ < std::min(SharedCopy::kLeastPiece, slot_bytes_)) {
     const std::string some =
         target + "parts up to " + std::to_string(std::min(room_, SharedCopy::kLeastOfCall)) + " bytes go ";

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A copy between two processes at which both work at the same time. There are two ways, and how fast each is depends on
-// the processor, and on where the two cores are:
+// A copy between two processes at which both work at the same time. How fast each way is depends on the processor, and
+// on where the two cores are:
 // * through bounce memory: the sender copies pieces in, by its cache or past it, and a receiver that waits copies them
-// out meanwhile. Pieces for
-//   which there is no room are copied into the target by the kernel;
+//   out meanwhile. Pieces for which there is no room are copied into the target by the kernel;
 // * by the kernel alone: the sender copies pieces from the beginning into the target, and a receiver that waits copies
 //   pieces from the end.
 #pragma once

@@ -80,7 +80,7 @@ class Operation {
   /// True if `enqueue_start` does not wait for peers.
   virtual bool connected() { return true; }
   virtual void enqueue_start(Stream stream) = 0;
-  // Once all that are waited for together are started, bytes leave: first of those that wait for no peer.
+  // The puts of what is started and waited for together: those that have credit, then those that are left.
   virtual void enqueue_credited(Stream /*stream*/) {}
   virtual void enqueue_move(Stream /*stream*/) {}
   virtual void enqueue_wait(Stream stream) = 0;

@@ -49,7 +49,7 @@ class Send final : public Operation, private Pending {
     waits_for_credit_ = true;
     enqueue_credited(stream);
   }
-  /// A failure is thrown once: the wait throws it, too.
+  /// A put that is refused is not tried again.
   void enqueue_credited(Stream stream) override {
     if (!std::exchange(waits_for_credit_, false)) return;
     if (sender_.credited()) return sender_.put(stream);

@@ -510,6 +510,8 @@ TEST_P(CollectiveWindows, say_what_is_wrong_and_change_nothing) {
       refused(Code::misuse, [&] { window.lock_all(); });
       refused(Code::misuse, [&] { window.start(own); });
     };
+    window.lock(self, Lock::shared);  // so that a later one may take the short way
+    window.unlock(self);
     window.post(own);
     refused(Code::misuse, [&] { window.post(own); });
     inside(true);
@@ -538,6 +540,7 @@ TEST_P(CollectiveWindows, say_what_is_wrong_and_change_nothing) {
     window.close();
     refused(Code::misuse, [&] { static_cast<void>(window.target(self)); });
     refused(Code::misuse, [&] { window.lock_all(); });
+    refused(Code::misuse, [&] { window.lock(self, Lock::shared); });
   });
 }
 

@@ -266,7 +266,7 @@ std::uint64_t instructions_of(Work work) {
     begin_stepping();
     work();
     end_stepping();
-    return 0;
+    return testing::Test::HasFailure() ? 1 : 0;
   });
   if (!calls.why_not.empty()) return skipped_here(calls.why_not), 0;
   EXPECT_EQ(calls.exit_code, 0);

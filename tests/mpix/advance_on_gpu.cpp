@@ -112,7 +112,7 @@ void run_gpu_answered() {
   free_all(requests);
 }
 
-/// Of two sends that are waited for together the receive of the second one starts first. Rank 0 starts both before.
+/// Of two sends that are waited for together the receive of the second one starts first. Rank 0 has started both sends by then.
 void run_gpu_overtaken() {
   Order order;
   const int peer = 1 - world_rank();

@@ -202,9 +202,9 @@ void run_mpich_freed_running() {
          "sums on a communicator that was freed before the stream came to them");
 }
 
-/// MPI ends while the stream carries out such an allreduce, or has not come to it.
+/// MPI ends while the stream carries out such an allreduce, or has not come to it: that it ends is all that is seen.
 void run_mpich_left_running() {
-  auto* const left = new FreedWhileRunning;  // the stream lives as long as the process
+  auto* const left = new FreedWhileRunning;  // it lives as long as the process
   left->go_on();
 }
 

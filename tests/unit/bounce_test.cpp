@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,7 @@ using shm::Way;
 
 constexpr std::size_t kSlot = std::size_t{8} * 1024;
 constexpr int kDepth = 4;
-constexpr std::size_t kStride = kSlot + 4096;  // whole pages, and more than a bounce slot takes
+constexpr std::size_t kStride = 64 * 1024;  // whole pages, and more than a bounce slot takes
 constexpr std::size_t kBounceBytes = kDepth * kStride;
 
 class EndOfBounce : public sluice::device::Watch {
@@ -47,6 +48,7 @@ class Trap {
   explicit Trap(const sluice::base::Word& word) : word_(word) {
     memory_ = static_cast<std::byte*>(
         ::mmap(nullptr, kBounceBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    if (memory_ == MAP_FAILED) throw std::runtime_error("mmap failed");
     only_ = this;
     struct sigaction action {};
     action.sa_sigaction = &spring;
@@ -63,7 +65,7 @@ class Trap {
   std::byte* memory() const { return memory_; }
   void set(std::uint64_t epoch) {
     armed_ = memory_ + epoch % kDepth * kStride;
-    ::mprotect(armed_, kStride, PROT_NONE);
+    if (::mprotect(armed_, kStride, PROT_NONE) != 0) throw std::runtime_error("mprotect failed");
   }
   std::optional<std::uint64_t> seen;
 

@@ -4,12 +4,15 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
+#include "backends/put.hpp"
 #include "base/crossing_copy.hpp"
 
 namespace {
 
+using sluice::base::crossing_copies_choose;
 using sluice::base::CrossingCopy;
 using sluice::base::CrossingWay;
 using std::chrono::nanoseconds;
@@ -89,8 +92,18 @@ TEST(CrossingWays, take_any_time) {
   EXPECT_TRUE(way.past_cache_is_faster(kBytes)) << "no time is too short to grow";
 }
 
+/// Copies that may bypass the cache.
+class CrossingCopies : public testing::Test {
+ protected:
+  CrossingCopies() { crossing_copies_choose = true; }
+  ~CrossingCopies() override { crossing_copies_choose = before_; }
+
+ private:
+  const bool before_ = crossing_copies_choose;
+};
+
 /// Both ways, since each is tried.
-TEST(CrossingCopies, of_all_sizes_are_exact_at_every_alignment) {
+TEST_F(CrossingCopies, of_all_sizes_are_exact_at_every_alignment) {
   constexpr std::size_t kMost = 70'000;
   constexpr std::size_t kAround = 128;
   std::vector<std::byte> source(kMost + kAround);
@@ -107,6 +120,43 @@ TEST(CrossingCopies, of_all_sizes_are_exact_at_every_alignment) {
       }
     }
   }
+}
+
+class NeverFails : public sluice::device::Watch {
+ public:
+  void fail(sluice::Code, const std::string& what) noexcept override { ADD_FAILURE() << what; }
+  sluice::base::Clock::duration waited(const sluice::device::Wait&, sluice::base::Clock::duration, sluice::Timeout,
+                                       sluice::base::WaitNote&) noexcept override {
+    return std::chrono::seconds(1);
+  }
+};
+
+/// A channel's put, while it tries to go past the cache.
+std::string description_of_a_try(std::size_t slot_bytes) {
+  NeverFails watch;
+  std::vector<std::byte> from(slot_bytes, std::byte{7}), to(slot_bytes);
+  sluice::backends::Slots source{{}, slot_bytes, 1}, target{{}, slot_bytes, 1};
+  source.memory.data = from.data();
+  target.memory.data = to.data();
+  sluice::base::Word signal;
+  sluice::base::Parking parking;
+  sluice::backends::MappedPut put(source, target, {&signal, &parking, {}}, watch, {}, "mapped");
+  for (std::uint64_t epoch = 1; epoch <= CrossingWay::kRow + 1; ++epoch) put.enqueue({}, epoch, {0, slot_bytes});
+  EXPECT_EQ(from, to);
+  EXPECT_EQ(signal.value.load(), CrossingWay::kRow + 1);
+  return put.describe();
+}
+
+TEST_F(CrossingCopies, are_those_of_long_puts_unless_the_setting_forbids_it) {
+  EXPECT_EQ(description_of_a_try(CrossingCopy::kLeast), "mapped, past the cache");
+  EXPECT_EQ(description_of_a_try(CrossingCopy::kLeast - 1), "mapped");
+  const std::size_t least = sluice::base::nontemporal_min;
+  sluice::base::prepare_copies(least, false);
+  EXPECT_EQ(description_of_a_try(CrossingCopy::kLeast), "mapped");
+#if defined(__x86_64__) && !defined(SLUICE_TELLS_OF_RACES)
+  sluice::base::prepare_copies(least, true);
+  EXPECT_EQ(description_of_a_try(CrossingCopy::kLeast), "mapped, past the cache");
+#endif
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 
 #include "backends/shm/faster_way.hpp"
 #include "backends/shm/shared_copy.hpp"
+#include "base/crossing_copy.hpp"
 
 namespace {
 
@@ -41,6 +42,9 @@ class EndThatFails : public sluice::device::Watch {
 /// Both sides are this process.
 class SharedCopies : public testing::Test {
  protected:
+  SharedCopies() { sluice::base::crossing_copies_choose = true; }
+  ~SharedCopies() override { sluice::base::crossing_copies_choose = before_; }
+
   static constexpr std::size_t kSlot = std::size_t{4} << 20U;
   static constexpr std::size_t kRoom = std::size_t{256} << 10U;
   static constexpr auto kUntouched = std::byte{0xFF};
@@ -118,6 +122,7 @@ class SharedCopies : public testing::Test {
 
   std::vector<std::byte> source_ = std::vector<std::byte>(kSlot), target_ = std::vector<std::byte>(kSlot, kUntouched);
   std::vector<std::byte> bounce_ = std::vector<std::byte>(kSlot);
+  const bool before_ = sluice::base::crossing_copies_choose;
   SharedCopy copy_;
   EndThatFails sender_;
   sluice::base::Parking wake_;
