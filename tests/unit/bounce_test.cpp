@@ -25,10 +25,10 @@ using shm::CrossMemory;
 using shm::FasterWay;
 using shm::Way;
 
-constexpr std::size_t kSlot = std::size_t{8} * 1024;
-constexpr int kDepth = 4;
+constexpr std::size_t kBounceSlot = std::size_t{8} * 1024;
+constexpr int kBounceDepth = 4;
 constexpr std::size_t kStride = 64 * 1024;  // whole pages, and more than a bounce slot takes
-constexpr std::size_t kBounceBytes = kDepth * kStride;
+constexpr std::size_t kBounceBytes = kBounceDepth * kStride;
 
 class EndOfBounce : public sluice::device::Watch {
  public:
@@ -64,7 +64,7 @@ class Trap {
 
   std::byte* memory() const { return memory_; }
   void set(std::uint64_t epoch) {
-    armed_ = memory_ + epoch % kDepth * kStride;
+    armed_ = memory_ + epoch % kBounceDepth * kStride;
     if (::mprotect(armed_, kStride, PROT_NONE) != 0) throw std::runtime_error("mprotect failed");
   }
   std::optional<std::uint64_t> seen;
@@ -90,10 +90,10 @@ class Trap {
 /// Both sides are this process.
 class BouncePuts : public testing::Test {
  protected:
-  std::unique_ptr<BouncePut> make(pid_t kernel, std::size_t slot_bytes = kSlot, std::size_t room = kSlot) {
-    Slots source{{}, slot_bytes, kDepth};
+  std::unique_ptr<BouncePut> make(pid_t kernel, std::size_t slot_bytes = kBounceSlot, std::size_t room = kBounceSlot) {
+    Slots source{{}, slot_bytes, kBounceDepth};
     source.memory.data = source_.data();
-    Slots bounce{{}, kStride, kDepth};
+    Slots bounce{{}, kStride, kBounceDepth};
     bounce.memory.data = trap.memory();
     return std::make_unique<BouncePut>(source, bounce, slot_bytes, Signal{&signal, &parking, {}}, watch, Mapped{},
                                        CrossMemory{kernel, reinterpret_cast<std::uintptr_t>(target_.data())}, room,
@@ -115,13 +115,13 @@ class BouncePuts : public testing::Test {
   Trap trap{signal};
 
  private:
-  std::vector<std::byte> source_ = std::vector<std::byte>(kDepth * kSlot);
-  std::vector<std::byte> target_ = std::vector<std::byte>(kDepth * kSlot);
+  std::vector<std::byte> source_ = std::vector<std::byte>(kBounceDepth * kBounceSlot);
+  std::vector<std::byte> target_ = std::vector<std::byte>(kBounceDepth * kBounceSlot);
 };
 
 TEST_F(BouncePuts, a_batch_that_the_sender_copies_alone_raises_one_signal) {
   for (int i = 0; i < 4; ++i)
-    for (const Way way : {Way::cached, Way::past_cache}) ways->took(way, kSlot, std::chrono::nanoseconds(100));
+    for (const Way way : {Way::cached, Way::past_cache}) ways->took(way, kBounceSlot, std::chrono::nanoseconds(100));
   const auto forbidden = make(0);
   EXPECT_EQ(signal_before_the_last(*forbidden, 1, 4), 0U);
   EXPECT_EQ(signal_before_the_last(*forbidden, 5, 7), 4U);
@@ -131,13 +131,13 @@ TEST_F(BouncePuts, a_batch_that_the_sender_copies_alone_raises_one_signal) {
 TEST_F(BouncePuts, before_a_slot_that_both_copy_the_signals_have_risen) {
   constexpr std::uint64_t kPuts = 6000;
   for (int i = 0; i < 4; ++i) {
-    ways->took(Way::kernel, kSlot, std::chrono::hours(1));
-    ways->took(Way::past_cache, kSlot, std::chrono::hours(1));
-    ways->took(Way::cached, kSlot, std::chrono::nanoseconds(100));
+    ways->took(Way::kernel, kBounceSlot, std::chrono::hours(1));
+    ways->took(Way::past_cache, kBounceSlot, std::chrono::hours(1));
+    ways->took(Way::cached, kBounceSlot, std::chrono::nanoseconds(100));
   }
   const auto is_shared = [&](std::uint64_t epoch) {
     const auto turn = FasterWay::kFirstTurn + static_cast<std::uint32_t>(epoch - 1);
-    return ways->choose(kSlot, turn, true) == Way::kernel || ways->wants_time(kSlot, turn, true);
+    return ways->choose(kBounceSlot, turn, true) == Way::kernel || ways->wants_time(kBounceSlot, turn, true);
   };
   const auto put = make(::getpid());
   int shared_behind_others = 0;
@@ -154,9 +154,9 @@ TEST_F(BouncePuts, before_a_slot_that_both_copy_the_signals_have_risen) {
 TEST_F(BouncePuts, tell_which_parts_the_kernel_may_copy) {
   const std::string some =
       "parts up to 4096 bytes go through a bounce buffer, those up to 8192 bytes too or by the kernel";
-  EXPECT_NE(make(::getpid(), 2 * kSlot)->describe().find(some), std::string::npos);
+  EXPECT_NE(make(::getpid(), 2 * kBounceSlot)->describe().find(some), std::string::npos);
   const std::string few = "parts up to 4096 bytes go through a bounce buffer, and larger ones by the kernel's";
-  EXPECT_NE(make(::getpid(), 2 * kSlot, 4096)->describe().find(few), std::string::npos);
+  EXPECT_NE(make(::getpid(), 2 * kBounceSlot, 4096)->describe().find(few), std::string::npos);
   const std::string all = "parts up to 4096 bytes go through a bounce buffer, and larger ones too or by the kernel's";
   EXPECT_NE(make(::getpid())->describe().find(all), std::string::npos);
 }

@@ -17,7 +17,7 @@ using sluice::base::CrossingCopy;
 using sluice::base::CrossingWay;
 using std::chrono::nanoseconds;
 
-constexpr std::size_t kBytes = 16 * 1024;
+constexpr std::size_t kCopied = 16 * 1024;
 constexpr int kOthers = CrossingWay::kPeriod - 2 * CrossingWay::kRow;  // in a period, behind the tries
 
 /// What a copy takes by each way.
@@ -27,7 +27,7 @@ struct Times {
 };
 
 /// Copies for a period, and counts those past the cache that are no tries.
-int past_in_a_period(CrossingWay& way, const Times& times, std::size_t bytes = kBytes) {
+int past_in_a_period(CrossingWay& way, const Times& times, std::size_t bytes = kCopied) {
   int past = 0;
   for (std::uint32_t i = 0; i < CrossingWay::kPeriod; ++i) {
     const CrossingWay::Turn turn = way.next(bytes);
@@ -50,7 +50,7 @@ TEST(CrossingWays, are_each_tried_in_a_row_in_every_period) {
   CrossingWay way;
   for (int period = 0; period < 2; ++period) {
     for (std::uint32_t i = 0; i < CrossingWay::kPeriod; ++i) {
-      const CrossingWay::Turn turn = way.next(kBytes);
+      const CrossingWay::Turn turn = way.next(kCopied);
       EXPECT_EQ(turn.timed, i < 2 * CrossingWay::kRow && i % CrossingWay::kRow >= CrossingWay::kRow / 2) << i;
       if (!turn.timed) continue;
       EXPECT_EQ(turn.past_cache, i >= CrossingWay::kRow) << i;
@@ -77,19 +77,19 @@ TEST(CrossingWays, do_not_believe_a_copy_that_was_interrupted) {
     CrossingWay way;
     for (int before = 0; before < period; ++before) past_in_a_period(way, kSameCache);
     for (std::uint32_t i = 0; i < 2 * CrossingWay::kRow; ++i) {
-      const CrossingWay::Turn turn = way.next(kBytes);
+      const CrossingWay::Turn turn = way.next(kCopied);
       if (turn.timed) way.took(turn.past_cache, i == 12 ? std::chrono::hours(1) : nanoseconds(300));
     }
-    EXPECT_FALSE(way.past_cache_is_faster(kBytes)) << period;
+    EXPECT_FALSE(way.past_cache_is_faster(kCopied)) << period;
   }
 }
 
 TEST(CrossingWays, take_any_time) {
   CrossingWay way;
   for (int period = 0; period < 3; ++period) past_in_a_period(way, {nanoseconds::min(), nanoseconds::max()});
-  EXPECT_FALSE(way.past_cache_is_faster(kBytes));
+  EXPECT_FALSE(way.past_cache_is_faster(kCopied));
   for (int period = 0; period < 40; ++period) past_in_a_period(way, {nanoseconds::max(), nanoseconds::min()});
-  EXPECT_TRUE(way.past_cache_is_faster(kBytes)) << "no time is too short to grow";
+  EXPECT_TRUE(way.past_cache_is_faster(kCopied)) << "no time is too short to grow";
 }
 
 /// Copies that may bypass the cache.
