@@ -9,6 +9,7 @@ static int body(sluice_context* context, void* argument) {
                                            first_of_several,
                                            first_of_several_on_a_stream,
                                            window,
+                                           window_for_targets,
                                            notices,
                                            epochs,
                                            errors,

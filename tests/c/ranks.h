@@ -50,6 +50,7 @@ int halo_by_a_plan(sluice_context* context);
 int first_of_several(sluice_context* context);
 int first_of_several_on_a_stream(sluice_context* context);
 int window(sluice_context* context);
+int window_for_targets(sluice_context* context);
 int notices(sluice_context* context);
 int epochs(sluice_context* context);
 int errors(sluice_context* context);

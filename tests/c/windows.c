@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A window of rank 0: puts, gets, and words that all ranks change. */
+/* Windows of rank 0: puts, gets, and words that all ranks change. */
 #include "tests/c/ranks.h"
 
 enum { kWords = 64, kTimes = 100 };
@@ -8,6 +8,15 @@ int meet(sluice_target* target, size_t place, int ranks) {
   uint64_t seen = 0;
   MUST(sluice_target_fetch_add_now(target, place, 1, SLUICE_CONTEXT_TIMEOUT, NULL));
   while (seen < (uint64_t)ranks) MUST(sluice_target_fetch_add_now(target, place, 0, SLUICE_CONTEXT_TIMEOUT, &seen));
+  return 0;
+}
+
+/* Of this rank. Rank 0 returns when it alone may yet access the window, and closes it. */
+static int last_access(sluice_target* target, size_t place, int rank, int ranks) {
+  uint64_t done = 0;
+  if (rank != 0) MUST(sluice_target_fetch_add_now(target, place, 1, SLUICE_CONTEXT_TIMEOUT, NULL));
+  while (rank == 0 && done + 1 < (uint64_t)ranks)
+    MUST(sluice_target_fetch_add_now(target, place, 0, SLUICE_CONTEXT_TIMEOUT, &done));
   return 0;
 }
 
@@ -144,16 +153,63 @@ int window(sluice_context* context) {
   MUST(sluice_target_get(target, order, local, 0, kWord, kWords / 2 * kWord));
   MUST(sluice_target_flush(target, order));
   EXPECT(words[0] == 3 * (uint64_t)ranks);
-  if (rank != 0)
-    MUST(sluice_target_fetch_add_now(target, 6 * kWord, 1, SLUICE_CONTEXT_TIMEOUT, NULL)); /* the last access */
+  if (last_access(target, 6 * kWord, rank, ranks) != 0) return 99;
   if (rank == 0) {
-    uint64_t done = 0;
-    while (done + 1 < (uint64_t)ranks)
-      MUST(sluice_target_fetch_add_now(target, 6 * kWord, 0, SLUICE_CONTEXT_TIMEOUT, &done));
     MUST(sluice_window_close(owned, SLUICE_CONTEXT_TIMEOUT));
     MUST(sluice_window_close(owned, SLUICE_CONTEXT_TIMEOUT));
     REFUSED(SLUICE_CLOSED, sluice_target_put(target, order, local, 0, kWord, 0));
   }
+  MUST(sluice_target_free(&target));
+  MUST(sluice_window_free(&owned));
+  MUST(sluice_memory_free(&local));
+  MUST(sluice_memory_free(&memory));
+  return 0;
+}
+
+static int open_for_targets(sluice_context* context, const sluice_memory* memory, sluice_window** owned) {
+  const size_t bytes = sluice_memory_bytes(memory);
+  sluice_atomics_by by = SLUICE_ATOMICS_BY_PROCESSORS;
+  memset(sluice_memory_data(memory), 0, bytes);
+  REFUSED(SLUICE_BAD_ARGUMENT,
+          sluice_window_open_for_targets(context, "for targets", memory, 0, bytes, SLUICE_MOST_COUNTERS + 1, owned));
+  MUST(sluice_window_open_for_targets(context, "for targets", memory, 0, bytes, 1, owned));
+  MUST(sluice_window_atomics(*owned, &by));
+  EXPECT(by == SLUICE_ATOMICS_BY_TURNS || by == SLUICE_ATOMICS_BY_OWNER);
+  return 0;
+}
+
+/* A window that only targets change: all ranks count in word 0, and add to numbers behind the words. */
+int window_for_targets(sluice_context* context) {
+  enum { kFloats = 50, kFloatBytes = 4 * kFloats, kFloatsAt = 8 * kWord };
+  const int rank = sluice_context_rank(context), ranks = sluice_context_size(context);
+  const sluice_stream order = sluice_stream_program_order();
+  sluice_memory *memory = NULL, *local = NULL;
+  sluice_window* owned = NULL;
+  sluice_target* target = NULL;
+  uint64_t changes = 0, counted = 0;
+  float* numbers;
+  int i;
+  MUST(sluice_context_allocate(context, kFloatsAt + kFloatBytes, SLUICE_SPACE_HOST, -1, &memory));
+  MUST(sluice_context_allocate(context, kFloatBytes, SLUICE_SPACE_HOST, -1, &local));
+  if (rank == 0 && open_for_targets(context, memory, &owned) != 0) return 99;
+  MUST(sluice_target_open(context, 0, "for targets", &target));
+  numbers = sluice_memory_data(local);
+  for (i = 0; i < kFloats; ++i) numbers[i] = (float)i / 2;
+  for (i = 0; i < kTimes; ++i) {
+    MUST(sluice_target_accumulate_notify(target, order, SLUICE_OP_SUM, SLUICE_FLOAT32, local, 0, kFloatBytes, kFloatsAt,
+                                         0));
+    MUST(sluice_target_fetch_add_now(target, 0, 1, SLUICE_CONTEXT_TIMEOUT, NULL));
+  }
+  MUST(sluice_target_flush(target, order));
+  if (meet(target, kWord, ranks) != 0) return 99;
+  MUST(sluice_target_fetch_add_now(target, 0, 0, SLUICE_CONTEXT_TIMEOUT, &changes));
+  EXPECT(changes == (uint64_t)(kTimes * ranks));
+  if (rank == 0) MUST(sluice_window_count(owned, 0, &counted));
+  EXPECT(rank != 0 || counted == changes);
+  MUST(sluice_target_get(target, order, local, 0, kFloatBytes, kFloatsAt));
+  MUST(sluice_target_flush(target, order));
+  for (i = 0; i < kFloats; ++i) EXPECT(numbers[i] == (float)i / 2 * (float)changes);
+  if (last_access(target, 2 * kWord, rank, ranks) != 0) return 99;
   MUST(sluice_target_free(&target));
   MUST(sluice_window_free(&owned));
   MUST(sluice_memory_free(&local));
