@@ -55,7 +55,7 @@ class HalfReadable {
 
 // On the board.
 constexpr std::size_t kMayGoOn = 10;
-constexpr std::size_t kWaits = 11;
+constexpr std::size_t kWaitsInTurn = 11;
 
 const HalfReadable* unread = nullptr;
 
@@ -281,7 +281,7 @@ class Changed {
  private:
   /// Of floating-point numbers a quarter of a whole one: their sums are exact in any order.
   static T operand(std::size_t i, Rank rank) {
-    const auto whole = static_cast<T>(static_cast<int>(i % 7) + 1 + rank);
+    const auto whole = static_cast<T>(static_cast<T>(i % 7) + static_cast<T>(1 + rank));
     return std::is_floating_point_v<T> ? static_cast<T>(whole / T{4}) : whole;
   }
   std::span<T> numbers(std::span<std::byte> bytes, std::size_t count) const {
@@ -397,7 +397,7 @@ TEST_P(WindowTurns, complete_or_are_refused_when_their_window_is_closed) {
     };
     if (context.rank() == 0) {
       side.target.close();
-      board().await(kWaits, 1);
+      board().await(kWaitsInTurn, 1);
       try {
         side.window.close(20ms);
         EXPECT_FALSE(in_turns) << "closed in the turn of a peer";
@@ -410,7 +410,7 @@ TEST_P(WindowTurns, complete_or_are_refused_when_their_window_is_closed) {
       completes([&] { add_and_stand_still(side, operands, region); });
     } else {
       board().await(kReady, 1);
-      board().set(kWaits, 1);
+      board().set(kWaitsInTurn, 1);
       completes([&] {
         side.target.fetch_add(side.stream(), 0, 1, side.piece(0, kWord));
         side.flush();
@@ -509,7 +509,7 @@ TEST_P(LostTurns, end_with_the_owner) {
       }
     };
     if (context.rank() == 0) {
-      board().await(kWaits, 1);
+      board().await(kWaitsInTurn, 1);
       die();
     }
     if (context.rank() == 1) {
@@ -517,7 +517,7 @@ TEST_P(LostTurns, end_with_the_owner) {
         expect_within(kNoticed, [&] { return ends(change); });
     } else {
       board().await(kReady, 1);
-      board().set(kWaits, 1);
+      board().set(kWaitsInTurn, 1);
       expect_within(kNoticed, [&] { return ends(change); });
       board().set(kMayGoOn, 1);
     }
