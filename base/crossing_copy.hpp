@@ -14,7 +14,7 @@
 
 namespace sluice::base {
 
-/// Whether long copies into a peer's memory may bypass the cache below `nontemporal_min`. The setting of the process.
+/// Setting of the process: long copies into a peer's memory may bypass the cache below `nontemporal_min`, too.
 inline std::atomic<bool> crossing_copies_choose{false};
 
 /// Copies to memory, without a place in the cache, if `past_cache` and the setting allows it. No reader sees a later
@@ -24,7 +24,7 @@ inline void copy_crossing(bool past_cache, std::byte* to, const std::byte* from,
   copy_bytes(to, from, bytes);
 }
 
-/// Whether copies of about one size bypass the cache of the core that copies. By the cache, each line comes from the
+/// Decides whether copies of about one size bypass the cache of the core that copies. By the cache, each line comes from the
 /// core that has read it before. Past the cache, lines go to memory, and the reader gets them from there. Which way is
 /// faster depends on how far apart the two cores are, and on whether the peer reads the bytes at all.
 class CrossingWay {

@@ -43,7 +43,7 @@ class SharedCopy {
     Way way{};
     std::int64_t begin = 0, end = 0;
   };
-  /// What was chosen, and the places for the time that it takes.
+  /// The way that was chosen, and the places for the time that it takes.
   struct Choice {
     Way way;  ///< if there is room for a piece in bounce memory; else it goes by the kernel
     FasterWay& ways;
