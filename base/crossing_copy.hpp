@@ -24,9 +24,9 @@ inline void copy_crossing(bool past_cache, std::byte* to, const std::byte* from,
   copy_bytes(to, from, bytes);
 }
 
-/// Decides whether copies of about one size bypass the cache of the core that copies. By the cache, each line comes from the
-/// core that has read it before. Past the cache, lines go to memory, and the reader gets them from there. Which way is
-/// faster depends on how far apart the two cores are, and on whether the peer reads the bytes at all.
+/// Decides whether copies of about one size bypass the cache of the core that copies. By the cache, each line comes
+/// from the core that has read it before. Past the cache, lines go to memory, and the reader gets them from there.
+/// Which way is faster depends on how far apart the two cores are, and on whether the peer reads the bytes at all.
 class CrossingWay {
  public:
   /// Each way is tried for so many copies in a row. The second half is timed: the first copies find the lines where the
