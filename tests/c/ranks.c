@@ -3,19 +3,10 @@
 #include "tests/c/ranks.h"
 
 static int body(sluice_context* context, void* argument) {
-  int (*const parts[])(sluice_context*) = {ring,
-                                           ring_on_a_host_stream,
-                                           halo_by_a_plan,
-                                           first_of_several,
-                                           first_of_several_on_a_stream,
-                                           window,
-                                           window_for_targets,
-                                           notices,
-                                           epochs,
-                                           errors,
-                                           closed_peer,
-                                           sub_context,
-                                           lost_peer};
+  int (*const parts[])(sluice_context*) = {
+      ring,        ring_on_a_host_stream, halo_by_a_plan, first_of_several, first_of_several_on_a_stream,
+      window,      window_for_targets,    notices,        epochs,           errors,
+      closed_peer, sub_context,           lost_peer};
   size_t i;
   EXPECT(strcmp(argument, "argument") == 0);
   for (i = 0; i < sizeof parts / sizeof *parts; ++i) {
