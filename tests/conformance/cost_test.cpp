@@ -2,10 +2,13 @@
 // The hot path does not allocate, makes no system call if the awaited words have arrived, and takes no lock but those
 // that its backend needs.
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <limits>
 #include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "runtime/channel.hpp"
 #include "runtime/handles.hpp"
@@ -420,17 +423,27 @@ TEST(Instructions, of_opening_and_closing_do_not_grow_with_the_channels) {
   constexpr int kFew = 100;
   constexpr int kMany = 1500;
   if (const std::string why = why_unusable("ofi:tcp"); !why.empty()) return skipped_here(why);
-  const SystemCalls few = instructions_of_one_more(kFew);
-  if (!few.why_not.empty()) return skipped_here(few.why_not);
-  EXPECT_EQ(few.exit_code, 0);
-  EXPECT_GT(few.instructions, 10'000U) << "not stepped";
   // Maps of keys get a little deeper; a look at all channels takes 7 or more for each.
-  const std::uint64_t most = few.instructions + 3 * (kMany - kFew);
-  SystemCalls many = instructions_of_one_more(kMany);
-  // A wait for the engine's thread looks as often as that thread, on a busy machine, takes.
-  for (int again = 0; again < 4 && many.instructions >= most; ++again) many = instructions_of_one_more(kMany);
-  EXPECT_EQ(many.exit_code, 0);
-  EXPECT_LT(many.instructions, most);
+  constexpr std::int64_t kDeeper = 4 * (kMany - kFew);
+  // A wait for the engine's thread may take tens of thousands more on a busy machine: two with the same waits are
+  // alike.
+  std::vector<std::int64_t> few, many;
+  const auto alike = [&] {
+    return std::ranges::any_of(few, [&](std::int64_t one) {
+      return std::ranges::any_of(many, [&](std::int64_t other) { return std::abs(other - one) < kDeeper; });
+    });
+  };
+  for (int again = 0; again < 6 && !alike(); ++again) {
+    for (const auto& [channels, counts] : {std::pair{kFew, &few}, {kMany, &many}}) {
+      const SystemCalls calls = instructions_of_one_more(channels);
+      if (!calls.why_not.empty()) return skipped_here(calls.why_not);
+      EXPECT_EQ(calls.exit_code, 0);
+      EXPECT_GT(calls.instructions, 10'000U) << "not stepped";
+      counts->push_back(static_cast<std::int64_t>(calls.instructions));
+    }
+  }
+  EXPECT_TRUE(alike()) << testing::PrintToString(few) << " with few channels, " << testing::PrintToString(many)
+                       << " with many";
 }
 #endif
 
