@@ -23,7 +23,7 @@ namespace sluice::rma {
   } while (!limit.over());
   wait(Timeout::zero());
 }
-/// Calls `wait(step)`, which may be called again after Error{Code::timeout}, until it returns or the limit is over. So
+/// Calls `wait(step)`, which may be called again after Error{Code::timeout}, until it returns or the limit ends. So
 /// several waits with one limit take no longer than that.
 void in_steps(base::Limit& limit, auto wait) {
   if (limit.left() == Timeout::max()) return wait(Timeout::max());

@@ -65,7 +65,7 @@ class TargetCore final : public ChannelEnd {
   /// Returns the old value. @throws Error{Code::timeout} if another rank has the window's turn for longer than `limit`
   std::uint64_t change_now(Kind kind, std::uint64_t offset, std::uint64_t operand, std::uint64_t compare,
                            Timeout limit);
-  /// Where atomics of program order are instructions: its words as mapped here. Else null. Once connected.
+  /// Its words as mapped here, if atomics of program order are instructions; else null. It is connected.
   std::byte* words() const noexcept {
     return words_ == nullptr || words_->in_turns() ? nullptr : words_->offered().data + in_window(0);
   }

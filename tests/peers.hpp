@@ -112,7 +112,7 @@ std::string why_unusable(const std::string& backend);
 /// True in a rank of a test of another suite than `suite`.
 bool is_rank_of_other_suite(const std::string& suite);
 
-/// What `make` returns; in a rank of a test of another suite nothing.
+/// Returns what `make` returns; no case in a rank of a test of another suite.
 template <class Param, class Make>
 testing::internal::ParamGenerator<Param> cases_of(const std::string& suite, Make make) {
   if (is_rank_of_other_suite(suite)) return testing::ValuesIn(std::vector<Param>());

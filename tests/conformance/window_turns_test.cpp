@@ -251,7 +251,7 @@ TEST_P(WindowTurns, have_no_counter_more) {
   });
 }
 
-/// What ranks make of an array of numbers of a type, at `offset`: sums, and behind them the greatest.
+/// Numbers of a type in an array at `offset`, which ranks change: sums, and behind them the greatest.
 template <class T>
 class Changed {
  public:
@@ -279,7 +279,7 @@ class Changed {
   }
 
  private:
-  /// Of floating-point numbers a quarter of a whole one: their sums are exact in any order.
+  /// A floating-point number is a multiple of a quarter, so that sums are exact in any order.
   static T operand(std::size_t i, Rank rank) {
     const auto whole = static_cast<T>(static_cast<T>(i % 7) + static_cast<T>(1 + rank));
     return std::is_floating_point_v<T> ? static_cast<T>(whole / T{4}) : whole;

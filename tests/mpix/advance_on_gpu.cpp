@@ -112,8 +112,8 @@ void run_gpu_answered() {
   free_all(requests);
 }
 
-/// Of two sends that are waited for together the receive of the second one starts first. Rank 0 has started both sends
-/// by then.
+/// Two sends are waited for together, and the receive of the second one starts first. Rank 0 has started both sends by
+/// then.
 void run_gpu_overtaken() {
   Order order;
   const int peer = 1 - world_rank();

@@ -20,7 +20,7 @@ using std::chrono::nanoseconds;
 constexpr std::size_t kCopied = 16 * 1024;
 constexpr int kOthers = CrossingWay::kPeriod - 2 * CrossingWay::kRow;  // in a period, behind the tries
 
-/// What a copy takes by each way.
+/// The time of a copy by each way.
 struct Times {
   nanoseconds cached;
   nanoseconds past;
