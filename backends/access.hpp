@@ -15,6 +15,7 @@
 #include "backends/put.hpp"
 #include "backends/turns.hpp"
 #include "base/copy.hpp"
+#include "base/crossing_copy.hpp"
 
 namespace sluice::backends {
 
@@ -125,6 +126,7 @@ class MappedAccess final : public StreamAccess {
   // In program order, without a request, on memory of the host: for callers that have checked what it reaches, and that
   // the watch is not shut.
   void put_now(std::uint64_t offset, const std::byte* from, std::size_t bytes) noexcept {
+    if (bytes >= base::CrossingCopy::kLeast) return crossing_(offered_.data + offset, from, bytes);
     if (bytes != 0) base::copy_bytes(offered_.data + offset, from, bytes);
   }
   void get_now(std::uint64_t offset, std::byte* to, std::size_t bytes) noexcept {
@@ -147,6 +149,8 @@ class MappedAccess final : public StreamAccess {
     change_numbers(at, op, number, operands);
   }
   bool in_turns() const noexcept { return turns_.exist(); }
+  /// Puts in program order, lately. Any thread.
+  bool past_cache_lately() const noexcept { return crossing_.past_cache_lately(); }
   /// The last counter is the lock of the window, which atomics take for rank `rank` of the job. Before any access.
   void take_turns(Rank rank) noexcept;
 
@@ -168,6 +172,7 @@ class MappedAccess final : public StreamAccess {
   Mapped mapped_;
   device::Reached reached_;
   Turns turns_;
+  base::CrossingCopy crossing_;
 };
 
 /// Posted by the engine when its bell was rung.

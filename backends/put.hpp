@@ -120,7 +120,7 @@ class MappedPut final : public StreamPut {
   MappedPut(Slots source, Slots target, Signal signal, device::Watch& watch, Mapped mapped, std::string how,
             std::optional<std::string> why_around = std::nullopt)
       : StreamPut(source, target, signal, watch, std::move(mapped), std::move(why_around), this), how_(std::move(how)) {
-    if (copy_.on_host() && source.slot_bytes >= base::CrossingCopy::kLeast && base::crossing_copies_choose)
+    if (copy_.on_host() && source.slot_bytes >= base::CrossingCopy::kLeast)
       crossing_ = std::make_unique<base::CrossingCopy>();
   }
 

@@ -2,7 +2,6 @@
 #include "base/copy.hpp"
 
 #include <algorithm>
-#include <vector>
 
 #include "base/crossing_copy.hpp"
 #include "base/words.hpp"
@@ -17,18 +16,28 @@ namespace sluice::base {
 
 constexpr bool kBypasses = true;
 
+/// All is loaded before anything is stored (see copy_2).
+inline void copy_line_past_cache(std::byte* to, const std::byte* from) noexcept {
+  const auto* const in = reinterpret_cast<const __m128i*>(from);
+  auto* const out = reinterpret_cast<__m128i*>(to);
+  const __m128i a = _mm_loadu_si128(in), b = _mm_loadu_si128(in + 1), c = _mm_loadu_si128(in + 2),
+                d = _mm_loadu_si128(in + 3);
+  _mm_stream_si128(out, a), _mm_stream_si128(out + 1, b), _mm_stream_si128(out + 2, c), _mm_stream_si128(out + 3, d);
+}
+
 /// Ends with a store fence: such stores are not ordered before a later signal otherwise.
 void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   constexpr std::size_t kLine = 64;
   const std::size_t head = std::min((kLine - reinterpret_cast<std::uintptr_t>(to) % kLine) % kLine, bytes);
   std::memcpy(to, from, head);
   to += head, from += head, bytes -= head;
-  for (; bytes >= kLine; to += kLine, from += kLine, bytes -= kLine) {
-    const auto* const in = reinterpret_cast<const __m128i*>(from);
-    auto* const out = reinterpret_cast<__m128i*>(to);
-    for (int i = 0; i < 4; ++i) _mm_stream_si128(out + i, _mm_loadu_si128(in + i));
+  const std::size_t tail = bytes % kLine, lines = bytes - tail;
+  if (is_little_ahead(to, from)) {
+    for (std::size_t at = lines; at != 0; at -= kLine) copy_line_past_cache(to + at - kLine, from + at - kLine);
+  } else {
+    for (std::size_t at = 0; at != lines; at += kLine) copy_line_past_cache(to + at, from + at);
   }
-  std::memcpy(to, from, bytes);
+  std::memcpy(to + lines, from + lines, tail);
   _mm_sfence();
 }
 
@@ -63,12 +72,14 @@ struct Of<64> {
 
 // Shorter ones do not bypass the cache either.
 constexpr std::size_t kLong = 2048;
-// From here on `rep movs` is faster into lines that another core has read (sluice-bench latency --touch: 16 KiB in 3.3
-// us, by vectors in 5.1), though not within one core's cache (sluice-bench copy).
-constexpr std::size_t kCrossing = 4 * 1024;
 
-/// Copies of at least this many bytes are left to the C library, which copies them with `rep movs`.
-std::atomic<std::size_t> rep_movs_min{std::numeric_limits<std::size_t>::max()};
+/// Copies of at least this many bytes are left to the C library, which copies them with `rep movs`, and so are all
+/// until the program has been loaded. On AMD's processors vectors are as fast within one core's cache, or faster (Zen 3
+/// to 5).
+const std::size_t rep_movs_min = [] {
+  __builtin_cpu_init();
+  return __builtin_cpu_is("amd") != 0 ? std::numeric_limits<std::size_t>::max() : kLong;
+}();
 
 template <std::size_t kVector>
 struct Ends {
@@ -98,15 +109,6 @@ template <std::size_t kVector>
   const auto w = of.in_end[-4], x = of.in_end[-3], y = of.in_end[-2], z = of.in_end[-1];
   of.out[0] = a, of.out[1] = b, of.out[2] = c, of.out[3] = d;
   of.out_end[-1] = z, of.out_end[-2] = y, of.out_end[-3] = x, of.out_end[-4] = w;
-}
-
-/// The target's addresses are a little above the source's, modulo a page. Loads of a loop from the beginning would wait
-/// for its stores; `rep movs` takes up to 20 times as long on AMD's processors if that is by some bytes (a Zen 3, a Zen
-/// 4).
-[[gnu::always_inline]] inline bool is_little_ahead(const std::byte* to, const std::byte* from) noexcept {
-  constexpr std::uintptr_t kPage = 4096;
-  constexpr std::uintptr_t kLittle = 512;
-  return (reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from)) % kPage - 1 < kLittle;
 }
 
 /// More than 8 vectors. The loop begins at the end if the target is a little ahead.
@@ -144,14 +146,13 @@ template <std::size_t kVector>
 /// More than 32 bytes.
 template <std::size_t kVector>
 [[gnu::always_inline]] inline void copy_by_vectors(std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (bytes <= 64) return copy_4<16>({to, from, bytes});
+  if (bytes <= 64) return copy_2<32>({to, from, bytes});
   if (bytes <= 2 * kVector) return copy_2<kVector>({to, from, bytes});
   if (bytes <= 4 * kVector) return copy_4<kVector>({to, from, bytes});
   if (bytes <= 8 * kVector) return copy_8<kVector>({to, from, bytes});
   if (bytes >= kLong) {
     if (bytes >= nontemporal_min.load(std::memory_order_relaxed)) return copy_past_cache(to, from, bytes);
-    if (bytes >= rep_movs_min.load(std::memory_order_relaxed) && !is_little_ahead(to, from))
-      return static_cast<void>(std::memcpy(to, from, bytes));
+    if (bytes >= rep_movs_min && !is_little_ahead(to, from)) return static_cast<void>(std::memcpy(to, from, bytes));
   }
   copy_by_loop<kVector>(to, from, bytes);
 }
@@ -173,32 +174,6 @@ LongCopy best_here() noexcept {
   return __builtin_cpu_supports("avx2") != 0 ? copy_256 : copy_128;
 }
 
-/// On AMD's processors `rep movs` may be up to 16 times as slow as vectors if the target lies a few bytes behind the
-/// source, modulo a page (Zen 3, glibc 2.36). On a Zen 5 it is not, and may take a little longer than vectors here,
-/// in one core's cache.
-std::size_t measured_rep_movs_min() {
-  if (__builtin_cpu_is("amd") == 0) return kLong;
-  constexpr std::size_t kBytes = 32 * 1024;
-  constexpr std::size_t kBehind = 16;
-  constexpr int kRounds = 5;
-  std::vector<std::byte> buffers(2 * kBytes + kBehind);
-  std::byte* const from = buffers.data();
-  std::byte* const to = from + kBytes + kBehind;
-  const auto time = [&](auto copy) {
-    const auto began = Clock::now();
-    copy(to, from, kBytes);
-    asm volatile("" : : "r"(to) : "memory");
-    return Clock::now() - began;
-  };
-  auto by_vectors = Clock::duration::max();
-  auto by_rep_movs = by_vectors;
-  for (int i = 0; i < kRounds; ++i) {
-    by_vectors = std::min(by_vectors, time(best_here()));
-    by_rep_movs = std::min(by_rep_movs, time([](auto... arguments) { std::memcpy(arguments...); }));
-  }
-  return by_rep_movs < 2 * by_vectors ? kCrossing : std::numeric_limits<std::size_t>::max();
-}
-
 #else
 
 void copy_128(std::byte* to, const std::byte* from, std::size_t bytes) noexcept { std::memcpy(to, from, bytes); }
@@ -215,10 +190,6 @@ constinit std::atomic<LongCopy> copy_long{copy_128};  // until the program has b
 void prepare_copies(std::size_t past_cache_from, bool choose) {
   nontemporal_min.store(past_cache_from);
   crossing_copies_choose.store(choose && kBypasses);
-#if defined(__x86_64__) && !defined(SLUICE_TELLS_OF_RACES)
-  static const std::size_t least = measured_rep_movs_min();
-  rep_movs_min.store(least);
-#endif
 }
 
 }  // namespace sluice::base

@@ -16,6 +16,15 @@ constexpr std::int64_t reading_takes_longer(std::size_t bytes) noexcept {
 
 }  // namespace
 
+/// Another core has read the target's lines. `rep movs` need not fetch them before it writes them, so it is faster than
+/// vectors (a Zen 5: 16 KiB in 3.3 us, and not 5.1), though not within one core's cache.
+void copy_crossing(bool past_cache, std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  if (past_cache && crossing_copies_choose.load(std::memory_order_relaxed)) return copy_past_cache(to, from, bytes);
+  const bool by_rep_movs = bytes >= CrossingCopy::kLeast && bytes < nontemporal_min.load(std::memory_order_relaxed);
+  if (by_rep_movs && !is_little_ahead(to, from)) return static_cast<void>(std::memcpy(to, from, bytes));
+  copy_bytes(to, from, bytes);
+}
+
 CrossingWay::Turn CrossingWay::next(std::size_t bytes) noexcept {
   const std::uint32_t turn = turn_;
   turn_ = (turn + 1) % kPeriod;
@@ -37,6 +46,7 @@ bool CrossingWay::past_cache_is_faster(std::size_t bytes) const noexcept {
 }
 
 void CrossingCopy::operator()(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  if (!crossing_copies_choose.load(std::memory_order_relaxed)) return copy_crossing(false, to, from, bytes);
   const int power = static_cast<int>(std::bit_width(bytes)) - 1 - kFirstPower;
   CrossingWay& way = ways_[static_cast<std::size_t>(std::clamp(power, 0, static_cast<int>(kPowers) - 1))];
   const CrossingWay::Turn turn = way.next(bytes);

@@ -19,10 +19,7 @@ inline std::atomic<bool> crossing_copies_choose{false};
 
 /// Copies to memory, without a place in the cache, if `past_cache` and the setting allows it. No reader sees a later
 /// store before the copy. `to` and `from` do not overlap.
-inline void copy_crossing(bool past_cache, std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
-  if (past_cache && crossing_copies_choose.load(std::memory_order_relaxed)) return copy_past_cache(to, from, bytes);
-  copy_bytes(to, from, bytes);
-}
+void copy_crossing(bool past_cache, std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 
 /// Decides whether copies of about one size bypass the cache of the core that copies. By the cache, each line comes
 /// from the core that has read it before. Past the cache, lines go to memory, and the reader gets them from there.

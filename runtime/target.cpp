@@ -47,7 +47,10 @@ class TargetCore::AccessPut final : public backends::Put {
   bool settled() override { return client == nullptr || client->all_replied(); }
   backends::Held forget_peer() noexcept override { return access_->forget_peer(); }
   bool disarmed(bool) override { return true; }
-  std::string describe() const override { return access_->how + atomics_; }
+  std::string describe() const override {
+    const bool past_cache = access_->by_mapping != nullptr && access_->by_mapping->past_cache_lately();
+    return access_->how + (past_cache ? ", past the cache" : "") + atomics_;
+  }
 
  private:
   void refuse_atomics(std::string why) {

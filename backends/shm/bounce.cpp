@@ -194,8 +194,8 @@ bool BouncePut::bring(device::Lane lane, std::uint64_t epoch, Range part, Choice
   const std::byte* const from = source_.at(epoch) + part.offset;
   if (choice.shared) {
     if (!copy_with_peer(lane, epoch, part, choice.way)) return false;
-  } else if (choice.way == Way::past_cache) {
-    base::copy_crossing(true, to, from, part.bytes);
+  } else if (choice.takes_turn) {
+    base::copy_crossing(choice.way == Way::past_cache, to, from, part.bytes);
   } else if (!copy_(lane, watch_, to, from, part.bytes)) {
     return false;
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/copy.hpp"
+#include "base/crossing_copy.hpp"
 
 namespace {
 
@@ -68,8 +69,12 @@ TEST_F(Copies, of_all_distances_are_exact) {
   const auto apart = [&](std::size_t to) {
     return static_cast<std::size_t>(target_.data() + kAround + to - source_.data()) % kPage;
   };
-  for (const bool prepared : {false, true}) {
-    if (prepared) sluice::base::prepare_copies(nontemporal_min);
+  const auto crossing = [](std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+    sluice::base::copy_crossing(false, to, from, bytes);
+  };
+  for (void (*const copy)(std::byte*, const std::byte*, std::size_t) noexcept :
+       {&copy_bytes, +crossing, &sluice::base::copy_past_cache}) {
+    copy_ = copy;
     for (const std::size_t distance : {0, 1, 16, 511, 512, 513, 2048, 4095}) {
       const std::size_t to = (distance + kPage - apart(0)) % kPage;
       ASSERT_EQ(apart(to), distance);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "backends/access.hpp"
 #include "backends/put.hpp"
 #include "base/crossing_copy.hpp"
 
@@ -145,6 +147,23 @@ std::string description_of_a_try(std::size_t slot_bytes) {
   EXPECT_EQ(from, to);
   EXPECT_EQ(signal.value.load(), CrossingWay::kRow + 1);
   return put.describe();
+}
+
+/// Puts into a window, while it tries to go past the cache.
+bool puts_of_windows_try(std::size_t bytes) {
+  NeverFails watch;
+  std::vector<std::byte> from(bytes, std::byte{7}), window(bytes + 8);
+  sluice::device::Extent offered;
+  offered.data = window.data(), offered.bytes = window.size();
+  sluice::backends::MappedAccess access(offered, {}, watch, {}, "mapped");
+  for (std::uint32_t i = 0; i <= CrossingWay::kRow; ++i) access.put_now(8, from.data(), bytes);
+  EXPECT_TRUE(std::equal(from.begin(), from.end(), window.begin() + 8));
+  return access.past_cache_lately();
+}
+
+TEST_F(CrossingCopies, are_those_of_long_puts_into_windows) {
+  EXPECT_TRUE(puts_of_windows_try(CrossingCopy::kLeast));
+  EXPECT_FALSE(puts_of_windows_try(CrossingCopy::kLeast - 1));
 }
 
 TEST_F(CrossingCopies, are_those_of_long_puts_unless_the_setting_forbids_it) {
