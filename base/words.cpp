@@ -26,6 +26,8 @@ namespace {
 // scale).
 constexpr int kPlainSpins = 400;  // without `pause`, which takes 140 cycles on current cores: as much as a hop
 constexpr int kPausedSpins = 64;  // about 3 us
+// A yield that takes less has found no other thread for the core. It takes 0.2 to 0.8 us, in which a wait sees nothing.
+constexpr auto kNobodyElse = std::chrono::microseconds(1);
 constexpr auto kNap = std::chrono::milliseconds(1);
 constexpr auto kSilentNap = std::chrono::microseconds(100);
 
@@ -118,20 +120,33 @@ void give_back(Progress& progress) noexcept {
   g_pool->free.push_back(&progress);
 }
 
-bool spin_then_yield(bool (*ready)(void*), void* argument, Clock::time_point deadline) noexcept {
-  for (int i = 0; i < kPlainSpins; ++i) {
-    if (ready(argument)) return true;
-  }
+namespace {
+
+bool spin(bool (*ready)(void*), void* argument) noexcept {
   for (int i = 0; i < kPausedSpins; ++i) {
     pause();
     if (ready(argument)) return true;
   }
-  const auto end = std::min(deadline, Clock::now() + kYielding);
-  do {
+  return false;
+}
+
+}  // namespace
+
+bool spin_then_yield(bool (*ready)(void*), void* argument, Clock::time_point deadline) noexcept {
+  for (int i = 0; i < kPlainSpins; ++i) {
+    if (ready(argument)) return true;
+  }
+  if (spin(ready, argument)) return true;
+  auto before = Clock::now();
+  const auto end = std::min(deadline, before + kYielding);
+  for (;;) {
     sched_yield();
     if (ready(argument)) return true;
-  } while (Clock::now() < end);
-  return false;
+    const auto now = Clock::now();
+    if (now >= end) return false;
+    if (now - before < kNobodyElse && spin(ready, argument)) return true;
+    before = Clock::now();
+  }
 }
 
 namespace {
