@@ -122,7 +122,7 @@ void give_back(Progress& progress) noexcept {
 
 namespace {
 
-bool spin(bool (*ready)(void*), void* argument) noexcept {
+bool spin_with_pauses(bool (*ready)(void*), void* argument) noexcept {
   for (int i = 0; i < kPausedSpins; ++i) {
     pause();
     if (ready(argument)) return true;
@@ -136,7 +136,7 @@ bool spin_then_yield(bool (*ready)(void*), void* argument, Clock::time_point dea
   for (int i = 0; i < kPlainSpins; ++i) {
     if (ready(argument)) return true;
   }
-  if (spin(ready, argument)) return true;
+  if (spin_with_pauses(ready, argument)) return true;
   auto before = Clock::now();
   const auto end = std::min(deadline, before + kYielding);
   for (;;) {
@@ -144,7 +144,7 @@ bool spin_then_yield(bool (*ready)(void*), void* argument, Clock::time_point dea
     if (ready(argument)) return true;
     const auto now = Clock::now();
     if (now >= end) return false;
-    if (now - before < kNobodyElse && spin(ready, argument)) return true;
+    if (now - before < kNobodyElse && spin_with_pauses(ready, argument)) return true;
     before = Clock::now();
   }
 }

@@ -133,17 +133,32 @@ inline void park(std::span<Parking* const> places, bool (*ready)(void*), void* a
   park_at_any(places, ready, argument, deadline);
 }
 
+/// What waits call: `ready` is the address of a Ready.
+template <class Ready>
+bool is_ready(void* ready) {
+  return static_cast<bool>((*static_cast<Ready*>(ready))());
+}
+
+template <class Ready>
+bool spin_then_yield(Ready& ready, Clock::time_point deadline) noexcept {
+  return spin_then_yield(is_ready<Ready>, &ready, deadline);
+}
+
+/// Sleeps until `ready()`, or until `deadline`. Returns which it was. `parking`: a Parking, or a span of several.
+template <class Place, class Ready>
+bool park_until(Place&& parking, Ready& ready, Clock::time_point deadline) {
+  while (!ready()) {
+    if (Clock::now() >= deadline) return false;
+    park(parking, is_ready<Ready>, &ready, deadline);
+  }
+  return true;
+}
+
 /// The usual wait: spins briefly, yields, then sleeps, so that many ranks on few cores make progress and an idle one
 /// uses no CPU. Returns whether `ready()` held before `deadline`. `parking`: a Parking, or a span of several.
 template <class Place, class Ready>
 bool wait_until(Place&& parking, Ready ready, Clock::time_point deadline = Clock::time_point::max()) {
-  constexpr auto call = [](void* argument) { return static_cast<bool>((*static_cast<Ready*>(argument))()); };
-  if (spin_then_yield(call, &ready, deadline)) return true;
-  while (!ready()) {
-    if (Clock::now() >= deadline) return false;
-    park(parking, call, &ready, deadline);
-  }
-  return true;
+  return spin_then_yield(ready, deadline) || park_until(parking, ready, deadline);
 }
 
 }  // namespace sluice::base

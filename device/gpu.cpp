@@ -18,18 +18,18 @@ bool is_over(const Wait& wait, Watch& watch) noexcept {
   return false;
 }
 
-/// Sleeps until the word is reached or `watch` has failed; the stream's destructor can end the sleep.
+/// Waits until the word is reached or `watch` has failed; the stream's destructor can end the wait. Where the thread
+/// will sleep is said no sooner than it sleeps, since a lock behind a short wait would prolong each hop.
 void sleep_until(Lane lane, const Wait& wait, Clock::time_point deadline, Watch& watch) {
-  if (lane.host != nullptr) {
+  auto ready = [&] { return is_over(wait, watch) || (lane.host != nullptr && lane.host->ending()); };
+  if (lane.host == nullptr) return static_cast<void>(base::wait_until(*wait.parking, ready, deadline));
+  watch.sleeps(lane.host);
+  if (!base::spin_then_yield(ready, deadline)) {
     lane.host->parked_at(wait.parking);
-    watch.sleeps(lane.host);
-  }
-  const auto ready = [&] { return is_over(wait, watch) || (lane.host != nullptr && lane.host->ending()); };
-  base::wait_until(*wait.parking, ready, deadline);
-  if (lane.host != nullptr) {
+    base::park_until(*wait.parking, ready, deadline);
     lane.host->parked_at(nullptr);
-    watch.sleeps(nullptr);
   }
+  watch.awakes();
 }
 
 }  // namespace
@@ -59,6 +59,7 @@ void wait_on_gpu(Lane lane, const Wait& wait, const Watch& watch) {
 void wait_slowly(Lane lane, const Wait& wait, Watch& watch, Helper* helper) noexcept {
   std::optional<base::trace::Span> slice;
   if (wait.what != nullptr) slice.emplace(wait.what, watch.traced, wait.epoch);
+  // To read the clock also rests the word: looks at it without a pause would slow its writer in a near core down.
   base::Lasted lasted;
   const Timeout limit = lane.host != nullptr ? lane.host->timeout() : kForever;
   const auto over = [&] { return is_over(wait, watch); };

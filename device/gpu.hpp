@@ -102,6 +102,7 @@ class Watch {
   /// The host stream that sleeps in a wait of this end, for comparing; null: none.
   const void* sleeper() const noexcept { return sleeper_.load(); }
   void sleeps(const HostStream::Impl* stream) noexcept { sleeper_.store(stream); }
+  void awakes() noexcept { sleeper_.store(nullptr, std::memory_order_release); }
 
  protected:
   /// For one whose waiters sleep where those of another do.

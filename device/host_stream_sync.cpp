@@ -55,7 +55,7 @@ void HostStream::Impl::met(const SharedFailure& failure, bool waits) noexcept {
 /// In the order of the stream: work behind this runs again.
 HostStream::Impl::Stop HostStream::Impl::go_on() noexcept {
   failed_.store(false, std::memory_order_relaxed);
-  return std::exchange(stop_, {});
+  return stop_.failure == nullptr ? Stop() : std::exchange(stop_, {});
 }
 
 /// Called by the destructor, once nothing runs any more.
