@@ -15,11 +15,14 @@
 
 namespace stream_mpi_test {
 
-/// `own`: of the library; `host`: a host stream of the program; `cuda`: of the emulated GPU.
+/// `own`: of the library; `host`: a host stream of the program; `cuda`, `hip`: of the emulated GPU. A stream of HIP's,
+/// by the stand-in for its runtime, is one of CUDA's.
 inline std::string stream_kind() {
   const char* const set = std::getenv("MPIS_TEST_STREAM");
   return set == nullptr ? "own" : set;
 }
+
+inline bool stream_is_of_gpu() { return stream_kind() == "cuda" || stream_kind() == "hip"; }
 
 class Order {
  public:
@@ -27,11 +30,11 @@ class Order {
     void* variable = nullptr;
     MPIS_Queue_type type = THREAD;
     if (stream_kind() != "own") {
-      stream.emplace(stream_kind() == "cuda");
+      stream.emplace(stream_is_of_gpu());
       variable = static_cast<void*>(&stream->stream);
     }
 #ifdef WITH_CUDA
-    if (stream_kind() == "cuda") {
+    if (stream_is_of_gpu()) {
       variable = static_cast<void*>(&stream->cuda);
       type = GPU_MEM_OPS;
     }

@@ -57,6 +57,17 @@ void run_gpu_freed_started();
 void run_gpu_late_barrier();
 void run_gpu_answered();
 void run_gpu_overtaken();
+// advance_left.cpp
+void run_gpu_answered_late();
+void run_gpu_left_in_order();
+void run_gpu_left_by_a_busy_stream();
+void run_gpu_left_overwritten();
+void run_gpu_advance_captures();
+void run_gpu_left_fails();
+void run_gpu_left_freed();
+void run_gpu_left_for_good();
+void run_gpu_left_killed();
+void run_gpu_left_idle();
 // on_gpu.cpp
 void run_gpu_memory();
 void run_gpu_requests();
