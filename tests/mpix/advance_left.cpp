@@ -19,6 +19,7 @@ using namespace stream_mpi_test;
 namespace {
 
 constexpr auto kUntilTheBackgroundHasLooked = std::chrono::milliseconds(30);
+constexpr double kSeldom = 0.3;  // the part of a core for looking every 0.1 ms, since a peer's GPU wakes no thread
 
 /// Holds up what is behind it on a stream.
 class Gate {
@@ -320,7 +321,7 @@ void run_gpu_left_idle() {
     order.start_all(requests);
     order.wait();
     const double load = load_while_asleep();
-    expect(load < kIdle, "a rank whose send waits for credit uses " + std::to_string(load) + " of a core");
+    expect(load < kSeldom, "a rank whose send waits for credit uses " + std::to_string(load) + " of a core");
     tell(1);
     order.wait_all();
     order.wait();
