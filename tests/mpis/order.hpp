@@ -4,6 +4,7 @@
 
 #include <sluice/dialects/mpis.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <functional>
 #include <optional>
@@ -64,6 +65,24 @@ class Order {
 
   std::optional<OrderedStream> stream;  ///< none: the library's own
   MPIS_Queue queue = MPIS_QUEUE_NULL;
+};
+
+/// Holds up what is behind it on a stream of the program's.
+class Gate {
+ public:
+  explicit Gate(Order& order) {
+    order.run([this] { open_.wait(false); });
+  }
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+  ~Gate() { open(); }
+  void open() {
+    open_ = true;
+    open_.notify_all();
+  }
+
+ private:
+  std::atomic<bool> open_ = false;
 };
 
 inline MPIS_Request send_of(const void* buffer, int count, int peer, int tag = 0, MPI_Comm comm = MPI_COMM_WORLD,

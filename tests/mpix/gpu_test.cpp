@@ -87,7 +87,7 @@ TEST(MpixGpu, on_cuda_streams_sends_leave_no_earlier_than_at_their_start) {
   expect_passed_on_gpu(2, "gpu_left_in_order", "MPIS_TEST_STREAM=cuda");
 }
 TEST(MpixGpu, on_cuda_streams_a_buffer_is_written_behind_the_put_of_another_stream) {
-  expect_passed_on_gpu(2, "gpu_left_overwritten", "MPIS_TEST_STREAM=cuda EMUCUDA_SLOW_US=5000");
+  expect_passed_on_gpu(2, "gpu_left_overwritten", "MPIS_TEST_STREAM=cuda");
 }
 TEST(MpixGpu, on_cuda_streams_that_capture_starts_and_waits_are_refused) {
   expect_passed_on_gpu(2, "gpu_advance_captures", "MPIS_TEST_STREAM=cuda");
