@@ -67,7 +67,7 @@ void run_gpu_answered_late() {
   Order order;
   answer_late(order, 1, 50);
   answer_late(order, 5000, 10);
-  answer_late(order, 1 << 20, 5);
+  answer_late(order, 1 << 18, 5);
 }
 
 /// The receive starts first of all, but the host of the send does not see that before it enqueues the start. The stream
