@@ -48,8 +48,8 @@ TEST(MpixGpu, on_cuda_streams_that_are_called_hips_do_the_same) {
   const std::string settings = "MPIX_TEST_STREAM=hip MPIX_TEST_THREADS=1 SLUICE_GPUS=hip LD_LIBRARY_PATH=" HIP_ON_CUDA;
   mpi_ranks::expect_passed(2, "m_pair m_halo m_allreduce gpu_requests gpu_order", settings);
   const std::string of_advance = settings + " MPIS_TEST_STREAM=hip LD_PRELOAD=libamdhip64.so";
-  mpi_ranks::expect_passed(2, "gpu_answered gpu_answered_late gpu_left_in_order gpu_left_by_a_busy_stream gpu_left_freed",
-                           of_advance);
+  mpi_ranks::expect_passed(
+      2, "gpu_answered gpu_answered_late gpu_left_in_order gpu_left_by_a_busy_stream gpu_left_freed", of_advance);
 #else
   std::printf("SKIPPED-HERE: MpixGpu.on_cuda_streams_that_are_called_hips_do_the_same: this build has no HIP\n");
   GTEST_SKIP() << "this build has no HIP";
