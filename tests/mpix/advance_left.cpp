@@ -65,9 +65,9 @@ void answer_late(Order& order, std::size_t ints, int steps) {
 
 void run_gpu_answered_late() {
   Order order;
-  answer_late(order, 1, 50);
-  answer_late(order, 5000, 10);
-  answer_late(order, 1 << 18, 5);
+  answer_late(order, 1, 40);
+  answer_late(order, 5000, 5);
+  answer_late(order, 1 << 16, 3);
 }
 
 /// The receive starts first of all, but the host of the send does not see that before it enqueues the start. The stream
@@ -128,10 +128,48 @@ void run_gpu_left_by_a_busy_stream() {
   free_all(requests);
 }
 
+/// The buffers lie in memory of the GPU, and the variable of the queue names another stream at each step.
+void run_gpu_left_by_two_streams() {
+  constexpr int kInts = 3000;
+  constexpr std::size_t kBytes = kInts * sizeof(int);
+  Order order;
+  OrderedStream other(true);
+  MPI_Info info = MPI_INFO_NULL;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "mpi_memory_alloc_kinds", "cuda:device");
+  void* memory = nullptr;
+  expect_equal(MPIS_Alloc_mem(kBytes, info, &memory), MPIS_SUCCESS, "memory of the GPU");
+  MPI_Info_free(&info);
+  const auto on_gpu = reinterpret_cast<CUdeviceptr>(memory);
+  std::vector<int> here = poisoned(kInts);
+  std::vector<MPIS_Request> requests{world_rank() == 0 ? send_of(memory, kInts, 1) : receive_of(memory, kInts, 0)};
+  match_all(requests);
+  for (int step = 0; step < 4; ++step) {
+    if (world_rank() == 1) {
+      receive_late(order, requests);
+      cuMemcpyDtoH(here.data(), on_gpu, kBytes);
+      expect_filled(here, 0, step, "a message in memory of the GPU");
+      tell(0);
+      continue;
+    }
+    fill(here, 0, step);
+    cuMemcpyHtoD(on_gpu, here.data(), kBytes);
+    order.start_all(requests);
+    order.wait();
+    std::swap(order.stream->cuda, other.cuda);
+    tell(1);
+    await_answer(1);
+    order.wait_all();
+    order.wait();
+  }
+  free_all(requests);
+  expect_equal(MPIS_Free_mem(memory), MPIS_SUCCESS, "the end of memory");
+}
+
 /// The stream writes the buffer as soon as the wait permits it, while the library's own stream puts.
 void run_gpu_left_overwritten() {
   Order order;
-  std::vector<int> buffer = poisoned(1 << 23);
+  std::vector<int> buffer = poisoned(1 << 22);
   std::vector<int> expected = buffer;
   std::vector<MPIS_Request> requests = one_message(buffer);
   match_all(requests);

@@ -65,6 +65,7 @@ int run_mpix_programs(int argc, char** argv, int first) {
       {"gpu_answered_late", run_gpu_answered_late},
       {"gpu_left_in_order", run_gpu_left_in_order},
       {"gpu_left_by_a_busy_stream", run_gpu_left_by_a_busy_stream},
+      {"gpu_left_by_two_streams", run_gpu_left_by_two_streams},
       {"gpu_left_overwritten", run_gpu_left_overwritten},
       {"gpu_advance_captures", run_gpu_advance_captures},
       {"gpu_left_fails", run_gpu_left_fails},
