@@ -67,7 +67,7 @@ class GpuLine final : public Line {
   }
 
  private:
-  /// That of the stream which the variable names now.
+  /// The handshake of the stream that the variable names now.
   const std::shared_ptr<device::Handshake>& handshake() {
     const auto found = std::ranges::find(handshakes_, *gpu(), [](const auto& one) { return one->stream(); });
     if (found != handshakes_.end()) return *found;

@@ -140,7 +140,7 @@ int MPIS_Enqueue_startall(MPIS_Queue queue, int count, MPIS_Request requests[]);
 /// not wait on the host, between the start of a collective and this call, for something that needs it.
 ///
 /// On a GPU's stream, the messages that have not left at this call leave when the stream comes here: first those whose
-/// receive has started, then the others in the order of the starts. Of these, one whose receiver is late holds back
+/// receive has started, then the others in the order of the starts. A late receiver of one of these holds back
 /// those behind it.
 /// @return MPI_ERR_OTHER while the GPU's stream captures a graph: nothing has changed
 int MPIS_Enqueue_waitall(MPIS_Queue queue);
