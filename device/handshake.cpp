@@ -34,14 +34,14 @@ struct Handshake::Impl final : StreamUser {
   }
 
   explicit Impl(Stream its_stream)
-      : stream(its_stream), driver(supported_driver(its_stream)), gpu(driver.device_of(its_stream.handle())) {
+      : stream(its_stream), driver(supported_driver(its_stream)), gpu(driver.device_of(its_stream.handle())),
+        own(driver.own_stream(gpu)) {
     const OnDevice current(driver, gpu);
     try {
       driver.load_kernels(gpu);
     } catch (const std::exception&) {
       if (words_by_kernels()) throw;
     }
-    (void)driver.own_stream(gpu);  // `lost` queries it
   }
 
   bool may_be_parked() const noexcept override {
@@ -68,6 +68,7 @@ struct Handshake::Impl final : StreamUser {
         lane.gpu->write(passed->word, number);
       });
     } catch (...) {
+      await_own_stream();
       end();
       pass_behind(device, number);
       throw;
@@ -88,6 +89,14 @@ struct Handshake::Impl final : StreamUser {
     }
   }
 
+  /// It might write an answer over the poison.
+  void await_own_stream() const noexcept {
+    try {
+      driver.synchronize(own.handle());
+    } catch (const std::exception&) {  // the GPU's context has failed
+    }
+  }
+
   void end() noexcept {
     over = true;
     base::raise(answered->word, base::kPoison, answered->parking);
@@ -96,6 +105,7 @@ struct Handshake::Impl final : StreamUser {
   const Stream stream;
   Driver& driver;
   const int gpu;
+  const Stream own;  // `lost` queries it, too
   const OwnedWord signalled = word_for(driver);
   const OwnedWord answered = word_for(driver);
   const OwnedWord passed = word_for(driver);
@@ -125,6 +135,7 @@ Handshake::~Handshake() {
 }
 
 Stream Handshake::stream() const noexcept { return impl_->stream; }
+Stream Handshake::own_stream() const noexcept { return impl_->own; }
 void Handshake::check() const { impl_->check(); }
 bool Handshake::given_up() const noexcept { return impl_->over; }
 
@@ -147,6 +158,15 @@ void Handshake::answer(std::uint64_t number) noexcept {
   if (impl_->over) return;
   base::raise(impl_->answered->word, number, impl_->answered->parking);
   if (impl_->over) impl_->end();
+}
+
+void Handshake::answer_behind_own_stream(std::uint64_t number) noexcept {
+  try {
+    on_gpu(GpuCall(impl_->own, impl_->gpu), [&](Lane lane) { lane.gpu->write(impl_->answered->word, number); });
+  } catch (const std::exception&) {
+    impl_->await_own_stream();
+    answer(number);
+  }
 }
 
 void Handshake::end() noexcept { impl_->end(); }

@@ -25,6 +25,8 @@ class SLUICE_EXPORT Handshake {
   ~Handshake();
 
   Stream stream() const noexcept;
+  /// A stream of the library's own on the same GPU, which waits for nothing.
+  Stream own_stream() const noexcept;
   /// @throws GpuError if the stream captures a graph, or after `end`
   void check() const;
 
@@ -42,6 +44,9 @@ class SLUICE_EXPORT Handshake {
   bool given_up() const noexcept;
   /// Numbers rise. One thread at a time.
   void answer(std::uint64_t number) noexcept;
+  /// As `answer`, when the library's own stream has done what it was given before. By the thread that gives the stream
+  /// work.
+  void answer_behind_own_stream(std::uint64_t number) noexcept;
   /// Answers all signals, also those to come. Any thread.
   void end() noexcept;
 

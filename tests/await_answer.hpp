@@ -7,7 +7,11 @@
 
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
+#include <vector>
 
 namespace stream_mpi_test {
 
@@ -48,6 +52,17 @@ inline double load_while_asleep() {
   const double before = used();
   std::this_thread::sleep_for(kLong);
   return (used() - before) / std::chrono::duration<double>(kLong).count();
+}
+
+/// Folders in /proc of the threads that run host streams: the background's is one of them.
+inline std::vector<std::filesystem::path> threads_of_streams() {
+  std::vector<std::filesystem::path> all;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm"), name);
+    if (name == "sluice-stream") all.push_back(task.path());
+  }
+  return all;
 }
 
 }  // namespace stream_mpi_test

@@ -37,6 +37,7 @@ Refused no_such_queue() { return {MPI_ERR_ARG, "there is no such queue"}; }
 }  // namespace
 
 void Queue::start(std::span<MPIS_Request> requests) {
+  if (on_gpu_) line_->check();
   starting_.clear();
   try {
     for (const MPIS_Request_struct* const handle : requests) {
@@ -70,6 +71,7 @@ void Queue::check_start(const MPIS_Request_struct& handle) {
 
 void Queue::wait_all() {
   if (started_.empty()) return;
+  if (on_gpu_) line_->check();
   line_->wait_all(operations_);
   if (on_gpu_) std::ranges::move(freed_, std::back_inserter(on_stream_));  // their end waits for the stream
   forget_started();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Progress thread for operations that host streams leave incomplete.
+// Progress thread for operations that streams leave incomplete.
 #pragma once
 
 #include "runtime/ends_wait.hpp"

@@ -10,8 +10,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
+#include <vector>
 
+#include "device/handshake.hpp"
 #include "dialects/common/host_line.hpp"
 #include "dialects/common/job.hpp"
 #include "dialects/common/outcome.hpp"
@@ -35,17 +38,23 @@ class GpuLine final : public Line {
       // Else the stream has work to do, or a channel of the program has failed: the stream itself can be driven.
       if (error.code() != Code::timeout) (void)report("stream MPI");
     }
+    (void)handshake();  // nothing can be mapped behind a stream that waits
   }
 
   std::optional<Stream> gpu() const override { return gpu_stream(*variable_); }
+  void check() override { handshake()->check(); }
 
   void start(OperationList operations) override {
+    take_back(operations);  // a queue may have ended between a start and its wait
     for (const auto* operation : operations) noting([&] { (*operation)->enqueue_start(*gpu()); });
+    const auto incomplete = [](const auto* operation) { return (*operation)->incomplete(); };
+    if (std::ranges::any_of(operations, incomplete)) noting([&] { leave(operations); });
   }
 
   // All puts come first: a peer may be waiting for them while this stream waits for a message of that peer. A put that
   // waits for a late receiver holds back what is behind it.
   void wait_all(OperationList operations) override {
+    take_back(operations);
     for (const auto* operation : operations) noting([&] { (*operation)->enqueue_credited(*gpu()); });
     for (const auto* operation : operations) noting([&] { (*operation)->enqueue_move(*gpu()); });
     for (const auto* operation : operations) noting([&] { (*operation)->enqueue_wait(*gpu()); });
@@ -58,6 +67,25 @@ class GpuLine final : public Line {
   }
 
  private:
+  /// The handshake of the stream that the variable names now.
+  const std::shared_ptr<device::Handshake>& handshake() {
+    const auto found = std::ranges::find(handshakes_, *gpu(), [](const auto& one) { return one->stream(); });
+    if (found != handshakes_.end()) return *found;
+    return handshakes_.emplace_back(std::make_shared<device::Handshake>(*gpu()));
+  }
+
+  void leave(OperationList operations) {
+    const auto& stream = handshake();
+    const Place start{stream, stream->signal()};
+    for (const auto* operation : operations) (*operation)->leave(start);
+  }
+
+  void take_back(OperationList operations) {
+    bool put_aside = false;
+    for (const auto* operation : operations) noting([&] { put_aside = (*operation)->take_back() || put_aside; });
+    if (put_aside) noting([&] { handshake()->answer_behind_own_stream(handshake()->signal_and_wait()); });
+  }
+
   template <class Work>
   void noting(Work work) {
     faults_.note(guarded("stream MPI, on a GPU's stream", work));
@@ -65,6 +93,7 @@ class GpuLine final : public Line {
 
   Context context_;
   void* const* variable_;
+  std::vector<std::shared_ptr<device::Handshake>> handshakes_;
   Faults faults_;
 };
 

@@ -23,7 +23,7 @@ class Line {
   virtual std::optional<Stream> gpu() const = 0;
   /// Before anything is changed for a start or a wait. @throws GpuError for a stream that takes no work now, since it
   /// captures a graph or has been given up
-  virtual void check() const {}
+  virtual void check() {}
   /// Return at once. `wait` returns what could not be enqueued on a GPU's stream.
   virtual void start(OperationList operations) = 0;
   virtual void wait_all(OperationList operations) = 0;

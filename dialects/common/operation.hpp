@@ -14,6 +14,10 @@
 
 #include "base/words.hpp"
 
+namespace sluice::device {
+class Handshake;
+}
+
 namespace sluice::stream_mpi {
 
 /// How many items of host streams have something. One thread at a time enqueues, and one runs, so no instruction is
@@ -28,6 +32,12 @@ class ItemCount {
  private:
   std::uint64_t enqueued_ = 0;
   std::atomic<std::uint64_t> passed_{0};
+};
+
+/// A place in the order of a GPU's stream, to which the stream comes when it gives this signal.
+struct Place {
+  std::shared_ptr<device::Handshake> handshake;
+  std::uint64_t number = 0;
 };
 
 /// Each start is followed by its completion before the next start. It is driven in program order, by the thread that
@@ -80,6 +90,12 @@ class Operation {
   /// True if `enqueue_start` does not wait for peers.
   virtual bool connected() { return true; }
   virtual void enqueue_start(Stream stream) = 0;
+  /// True if the background can do what `enqueue_start` has left undone. Then `leave` permits that from `start` on.
+  virtual bool incomplete() const noexcept { return false; }
+  virtual void leave(const Place& /*start*/) {}
+  /// Called first by a wait, and by the next start: the background does no more. True: it has put on the library's own
+  /// stream, which later work must wait for. @throws what the background has met
+  virtual bool take_back() { return false; }
   // The puts of what is started and waited for together: those that have credit, then those that are left.
   virtual void enqueue_credited(Stream /*stream*/) {}
   virtual void enqueue_move(Stream /*stream*/) {}

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "device/copy_anywhere.hpp"
+#include "device/handshake.hpp"
 #include "dialects/common/background.hpp"
 #include "dialects/common/closing.hpp"
 #include "dialects/common/outcome.hpp"
@@ -48,6 +49,18 @@ class Send final : public Operation, private Pending {
   void enqueue_start(Stream stream) override {
     waits_for_credit_ = true;
     enqueue_credited(stream);
+  }
+  bool incomplete() const noexcept override { return waits_for_credit_; }
+  void leave(const Place& start) override {
+    if (!waits_for_credit_) return;
+    start_ = start;
+    handover_.to_background();
+  }
+  bool take_back() override {
+    handover_.await_take_back();
+    start_ = {};
+    handover_.rethrow_failure();
+    return std::exchange(put_aside_, false);
   }
   /// A put that is refused is not tried again.
   void enqueue_credited(Stream stream) override {
@@ -94,10 +107,20 @@ class Send final : public Operation, private Pending {
   }
   bool go_on(detail::EndsWait& waits) noexcept override {
     return handover_.in_background([&] {
+      if (start_.handshake != nullptr) return !put_beside_stream(waits);
       if (put_if_credited()) return false;
       waits.add(sender_);
       return true;
     });
+  }
+  /// The GPU's stream itself may be parked, or captured, or destroyed by now. True: put.
+  bool put_beside_stream(detail::EndsWait& waits) {
+    device::Handshake& handshake = *start_.handshake;
+    if (!sender_.credited()) return waits.add(sender_), false;
+    if (handshake.given_up() || !handshake.signalled(start_.number)) return waits.look_soon(), false;
+    waits_for_credit_ = false;
+    sender_.put(handshake.own_stream());
+    return put_aside_ = true;
   }
 
   Sender sender_;
@@ -108,6 +131,8 @@ class Send final : public Operation, private Pending {
   const bool leaves_at_once_;
   const bool starts_shortly_;
   bool waits_for_credit_ = false;
+  Place start_;  ///< on a GPU's stream, while the send is left to the background
+  bool put_aside_ = false;
   Handover handover_;
   Background::Listed listed_{*this};
 };

@@ -113,6 +113,9 @@ hipError_t hipDeviceGetAttribute(int* value, hipDeviceAttribute_t which, int dev
   return hip(cuDeviceGetAttribute(value, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, device));
 }
 
+/// By this function programs of HIP are known (dialects/common/line.cpp).
+hipError_t hipStreamCreate(hipStream_t* stream) { return hipStreamCreateWithPriority(stream, hipStreamDefault, 0); }
+
 hipError_t hipStreamCreateWithPriority(hipStream_t* stream, unsigned flags, int priority) {
   return call([&] { return cuStreamCreateWithPriority(reinterpret_cast<CUstream*>(stream), flags, priority); });
 }

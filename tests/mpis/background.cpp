@@ -20,17 +20,6 @@ using namespace stream_mpi_test;
 
 namespace {
 
-/// Folders in /proc of the threads that run host streams: the background's is one of them.
-std::vector<std::filesystem::path> threads_of_streams() {
-  std::vector<std::filesystem::path> all;
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
-    std::string name;
-    std::getline(std::ifstream(task.path() / "comm"), name);
-    if (name == "sluice-stream") all.push_back(task.path());
-  }
-  return all;
-}
-
 /// How often a thread has gone to sleep.
 long sleeps_of(const std::filesystem::path& thread) {
   const std::string label = "voluntary_ctxt_switches:";

@@ -4,6 +4,7 @@
 
 #include <sluice/dialects/mpis.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <functional>
 #include <optional>
@@ -15,11 +16,14 @@
 
 namespace stream_mpi_test {
 
-/// `own`: of the library; `host`: a host stream of the program; `cuda`: of the emulated GPU.
+/// `own`: of the library; `host`: a host stream of the program; `cuda`, `hip`: of the emulated GPU. A stream of HIP's,
+/// by the stand-in for its runtime, is one of CUDA's.
 inline std::string stream_kind() {
   const char* const set = std::getenv("MPIS_TEST_STREAM");
   return set == nullptr ? "own" : set;
 }
+
+inline bool stream_is_of_gpu() { return stream_kind() == "cuda" || stream_kind() == "hip"; }
 
 class Order {
  public:
@@ -27,11 +31,11 @@ class Order {
     void* variable = nullptr;
     MPIS_Queue_type type = THREAD;
     if (stream_kind() != "own") {
-      stream.emplace(stream_kind() == "cuda");
+      stream.emplace(stream_is_of_gpu());
       variable = static_cast<void*>(&stream->stream);
     }
 #ifdef WITH_CUDA
-    if (stream_kind() == "cuda") {
+    if (stream_is_of_gpu()) {
       variable = static_cast<void*>(&stream->cuda);
       type = GPU_MEM_OPS;
     }
@@ -61,6 +65,24 @@ class Order {
 
   std::optional<OrderedStream> stream;  ///< none: the library's own
   MPIS_Queue queue = MPIS_QUEUE_NULL;
+};
+
+/// Holds up what is behind it on a stream of the program's.
+class Gate {
+ public:
+  explicit Gate(Order& order) {
+    order.run([this] { open_.wait(false); });
+  }
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+  ~Gate() { open(); }
+  void open() {
+    open_ = true;
+    open_.notify_all();
+  }
+
+ private:
+  std::atomic<bool> open_ = false;
 };
 
 inline MPIS_Request send_of(const void* buffer, int count, int peer, int tag = 0, MPI_Comm comm = MPI_COMM_WORLD,

@@ -47,6 +47,9 @@ TEST(MpixGpu, on_cuda_streams_that_are_called_hips_do_the_same) {
 #ifdef HIP_ON_CUDA
   const std::string settings = "MPIX_TEST_STREAM=hip MPIX_TEST_THREADS=1 SLUICE_GPUS=hip LD_LIBRARY_PATH=" HIP_ON_CUDA;
   mpi_ranks::expect_passed(2, "m_pair m_halo m_allreduce gpu_requests gpu_order", settings);
+  const std::string of_advance = settings + " MPIS_TEST_STREAM=hip LD_PRELOAD=libamdhip64.so";
+  mpi_ranks::expect_passed(
+      2, "gpu_answered gpu_answered_late gpu_left_in_order gpu_left_by_a_busy_stream gpu_left_freed", of_advance);
 #else
   std::printf("SKIPPED-HERE: MpixGpu.on_cuda_streams_that_are_called_hips_do_the_same: this build has no HIP\n");
   GTEST_SKIP() << "this build has no HIP";
@@ -76,6 +79,41 @@ TEST(MpixGpu, on_cuda_streams_a_send_whose_receive_has_started_leaves_at_its_sta
 }
 TEST(MpixGpu, on_cuda_streams_a_send_with_credit_overtakes_one_without_it) {
   expect_passed_on_gpu(2, "gpu_overtaken", "MPIS_TEST_STREAM=cuda SLUICE_TIMEOUT=5s");
+}
+TEST(MpixGpu, on_cuda_streams_sends_leave_when_their_receives_start_though_no_stream_waits) {
+  expect_passed_on_gpu(2, "gpu_answered_late gpu_left_by_a_busy_stream gpu_left_by_two_streams",
+                       "MPIS_TEST_STREAM=cuda SLUICE_TIMEOUT=30s");
+}
+TEST(MpixGpu, on_cuda_streams_sends_leave_in_the_background_over_networks) {
+#ifndef SLUICE_HAS_OFI
+  std::printf("SKIPPED-HERE: MpixGpu.on_cuda_streams_sends_leave_in_the_background_over_networks: no libfabric\n");
+  GTEST_SKIP() << "this build has no libfabric";
+#endif
+  expect_passed_on_gpu(2, "gpu_answered_late gpu_left_in_order gpu_left_by_a_busy_stream",
+                       "MPIS_TEST_STREAM=cuda SLUICE_BACKENDS=ofi:tcp");
+}
+TEST(MpixGpu, on_cuda_streams_sends_leave_no_earlier_than_at_their_start) {
+  expect_passed_on_gpu(2, "gpu_left_in_order", "MPIS_TEST_STREAM=cuda");
+}
+TEST(MpixGpu, on_cuda_streams_a_buffer_is_written_behind_the_put_of_another_stream) {
+  expect_passed_on_gpu(2, "gpu_left_overwritten", "MPIS_TEST_STREAM=cuda");
+}
+TEST(MpixGpu, on_cuda_streams_that_capture_starts_and_waits_are_refused) {
+  expect_passed_on_gpu(2, "gpu_advance_captures", "MPIS_TEST_STREAM=cuda");
+}
+TEST(MpixGpu, on_cuda_streams_a_send_that_has_failed_holds_up_no_other) {
+  expect_passed_on_gpu(2, "gpu_left_fails", "MPIS_TEST_STREAM=cuda SLUICE_TIMEOUT=1s");
+}
+TEST(MpixGpu, on_cuda_streams_sends_that_are_left_end_with_their_queue_their_request_and_mpi) {
+  expect_passed_on_gpu(2, "gpu_left_freed gpu_left_for_good", "MPIS_TEST_STREAM=cuda");
+}
+TEST(MpixGpu, on_cuda_streams_a_send_that_is_left_uses_little_of_a_core) {
+  expect_passed_on_gpu(2, "gpu_left_idle", "MPIS_TEST_STREAM=cuda");
+}
+TEST(MpixGpu, on_cuda_streams_a_send_that_is_left_fails_when_its_peer_dies) {
+  const Ended ended =
+      run_ranks(2, "gpu_left_killed", std::string(kOnCuda) + "MPIS_TEST_STREAM=cuda SLUICE_TIMEOUT=1h", true);
+  EXPECT_NE(ended.output.find("the peer is lost"), std::string::npos) << ended.output;
 }
 TEST(MpixGpu, on_cuda_streams_kernels_may_wait) {
   expect_passed_on_gpu(2, "halo m_halo", std::string("SLUICE_GPU_WAITS=kernel EMUCUDA_KERNELS=") + EMUCUDA_KERNELS);

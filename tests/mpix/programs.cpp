@@ -62,6 +62,17 @@ int run_mpix_programs(int argc, char** argv, int first) {
       {"gpu_late_barrier", run_gpu_late_barrier},
       {"gpu_answered", run_gpu_answered},
       {"gpu_overtaken", run_gpu_overtaken},
+      {"gpu_answered_late", run_gpu_answered_late},
+      {"gpu_left_in_order", run_gpu_left_in_order},
+      {"gpu_left_by_a_busy_stream", run_gpu_left_by_a_busy_stream},
+      {"gpu_left_by_two_streams", run_gpu_left_by_two_streams},
+      {"gpu_left_overwritten", run_gpu_left_overwritten},
+      {"gpu_advance_captures", run_gpu_advance_captures},
+      {"gpu_left_fails", run_gpu_left_fails},
+      {"gpu_left_freed", run_gpu_left_freed},
+      {"gpu_left_for_good", run_gpu_left_for_good},
+      {"gpu_left_killed", run_gpu_left_killed},
+      {"gpu_left_idle", run_gpu_left_idle},
 #endif
   };
   const bool threads = std::getenv("MPIX_TEST_THREADS") != nullptr;

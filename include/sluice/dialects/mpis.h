@@ -123,24 +123,26 @@ int MPIS_Waitall(int count, MPIS_Request matches[], MPI_Status statuses[]);
 
 /* On the stream. Null requests do nothing. */
 
-/// When the stream comes here, a send may read its buffer, and a receive may be given its bytes. Returns at once. On a
-/// GPU's stream the bytes of a send leave here if this call finds that the receive has started; else when the stream
-/// comes to MPIS_Enqueue_waitall, first those of sends whose receive has started, then the others in the order of the
-/// starts: of these, sends that wait for a receiver hold back those behind them. A start on another queue than the one
-/// before is ordered behind its completion by the program, for example by MPIS_Queue_wait. If a GPU's stream cannot
-/// start a request, MPIS_Queue_wait returns the error.
+/// When the stream comes here, a send may read its buffer, and a receive may be given its bytes. Returns at once. A
+/// start on another queue than the one before is ordered behind its completion by the program, for example by
+/// MPIS_Queue_wait. If a GPU's stream cannot start a request, MPIS_Queue_wait returns the error.
 /// @return MPIS_INVALID_REQUEST_STATE, also for a second start before MPIS_Enqueue_waitall; MPIS_UNSUPPORTED_BEHAVIOR
-///   for a queue of another kind than that of the match
+///   for a queue of another kind than that of the match; MPI_ERR_OTHER while the GPU's stream captures a graph
 int MPIS_Enqueue_start(MPIS_Queue queue, MPIS_Request* request);
 /// Starts all, or none if it returns an error of a state. Receives are started before the others.
 int MPIS_Enqueue_startall(MPIS_Queue queue, int count, MPIS_Request requests[]);
 /// Later work on the stream runs when all that was started on this queue since the last call is complete. Returns at
 /// once.
 ///
-/// If a host stream comes to the start of a send before the receive has started, a thread of the library puts the
-/// message when the receive starts, also before this call. That thread also advances started collectives. On a GPU's
-/// stream messages whose receive had not started at their start leave, and collectives advance, at this wait. There a
-/// rank must not wait on the host, between such a start and this call, for something that needs it.
+/// If the stream comes to the start of a send before the receive has started, a thread of the library puts the message
+/// when the receive starts, also before this call; for a GPU's stream, on a stream of the library's own. On host
+/// streams that thread also advances started collectives. On a GPU's stream they advance at this wait, and a rank must
+/// not wait on the host, between the start of a collective and this call, for something that needs it.
+///
+/// On a GPU's stream, the messages that have not left at this call leave when the stream comes here: first those whose
+/// receive has started, then the others in the order of the starts. A late receiver of one of these holds back
+/// those behind it.
+/// @return MPI_ERR_OTHER while the GPU's stream captures a graph: nothing has changed
 int MPIS_Enqueue_waitall(MPIS_Queue queue);
 
 /* Memory that peers reach without a copy. */

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+// MPI Advance's queues on streams of the emulated GPU, with the library's own sources: sends that start before their
+// receives, while the program waits by MPI.
+#ifdef WITH_CUDA
+#include <signal.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <optional>
+#include <thread>
+
+#include "tests/await_answer.hpp"
+#include "tests/mpis/order.hpp"
+#include "tests/mpix/programs.hpp"
+
+using namespace stream_mpi_test;
+
+namespace {
+
+constexpr auto kUntilTheBackgroundHasLooked = std::chrono::milliseconds(30);
+constexpr double kSeldom = 0.3;  // the part of a core for looking every 0.1 ms, since a peer's GPU wakes no thread
+
+std::vector<MPIS_Request> one_message(std::vector<int>& buffer, int tag = 0) {
+  const int count = static_cast<int>(buffer.size());
+  return {world_rank() == 0 ? send_of(buffer.data(), count, 1, tag) : receive_of(buffer.data(), count, 0, tag)};
+}
+
+/// Rank 1 receives when rank 0 has told it to, and answers.
+void receive_late(Order& order, std::vector<MPIS_Request>& requests) {
+  await_answer(0);
+  order.start_all(requests);
+  order.wait_all();
+  order.wait();
+}
+
+/// Rank 0 starts its sends first, and then waits for the answer alone.
+void answer_late(Order& order, std::size_t ints, int steps) {
+  std::vector<int> first = poisoned(ints);
+  std::vector<int> second = poisoned(ints);
+  std::vector<MPIS_Request> requests = one_message(first);
+  requests.push_back(one_message(second, 1).front());
+  match_all(requests);
+  for (int step = 0; step < steps; ++step) {
+    if (world_rank() == 1) {
+      receive_late(order, requests);
+      expect_filled(first, 0, step, "a message that its sender does not wait for");
+      expect_filled(second, 1, step, "another message that its sender does not wait for");
+      tell(0);
+      continue;
+    }
+    order.run([&, step] {
+      fill(first, 0, step);
+      fill(second, 1, step);
+    });
+    order.start_all(requests);
+    tell(1);
+    await_answer(1);
+    order.wait_all();
+    order.wait();
+  }
+  free_all(requests);
+}
+
+}  // namespace
+
+void run_gpu_answered_late() {
+  Order order;
+  answer_late(order, 1, 40);
+  answer_late(order, 5000, 5);
+  answer_late(order, 1 << 16, 3);
+}
+
+/// The receive starts first of all, but the host of the send does not see that before it enqueues the start. The stream
+/// comes to the start later, when it has written the buffer.
+void run_gpu_left_in_order() {
+  Order order;
+  std::vector<int> buffer = poisoned(1000);
+  std::vector<MPIS_Request> requests = one_message(buffer);
+  match_all(requests);
+  for (int step = 0; step < 3; ++step) {
+    if (world_rank() == 1) {
+      receive_late(order, requests);
+      expect_filled(buffer, 0, step, "a message in the order of its stream");
+      tell(0);
+      continue;
+    }
+    std::fill(buffer.begin(), buffer.end(), -7);
+    Gate gate(order);
+    order.run([&, step] { fill(buffer, 0, step); });
+    order.start_all(requests);
+    tell(1);
+    std::this_thread::sleep_for(kUntilTheBackgroundHasLooked);
+    gate.open();
+    await_answer(1);
+    order.wait_all();
+    order.wait();
+  }
+  free_all(requests);
+}
+
+/// Behind the start the stream is held up, or captures a graph.
+void run_gpu_left_by_a_busy_stream() {
+  Order order;
+  std::vector<int> buffer = poisoned(1000);
+  std::vector<MPIS_Request> requests = one_message(buffer);
+  match_all(requests);
+  for (int step = 0; step < 2; ++step) {
+    if (world_rank() == 1) {
+      receive_late(order, requests);
+      expect_filled(buffer, 0, step, "a message of a busy stream");
+      tell(0);
+      continue;
+    }
+    fill(buffer, 0, step);
+    order.start_all(requests);
+    std::optional<Gate> gate;
+    CUgraph graph = nullptr;
+    if (step == 0) gate.emplace(order);
+    if (step == 1) cuStreamBeginCapture(order.stream->cuda, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    tell(1);
+    await_answer(1);
+    if (step == 1) expect(cuStreamEndCapture(order.stream->cuda, &graph) == CUDA_SUCCESS, "a capture");
+    if (graph != nullptr) cuGraphDestroy(graph);
+    order.wait_all();
+    gate.reset();
+    order.wait();
+  }
+  free_all(requests);
+}
+
+/// The buffers lie in memory of the GPU, and the variable of the queue names another stream at each step.
+void run_gpu_left_by_two_streams() {
+  constexpr int kInts = 3000;
+  constexpr std::size_t kBytes = kInts * sizeof(int);
+  Order order;
+  OrderedStream other(true);
+  MPI_Info info = MPI_INFO_NULL;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "mpi_memory_alloc_kinds", "cuda:device");
+  void* memory = nullptr;
+  expect_equal(MPIS_Alloc_mem(kBytes, info, &memory), MPIS_SUCCESS, "memory of the GPU");
+  MPI_Info_free(&info);
+  const auto on_gpu = reinterpret_cast<CUdeviceptr>(memory);
+  std::vector<int> here = poisoned(kInts);
+  std::vector<MPIS_Request> requests{world_rank() == 0 ? send_of(memory, kInts, 1) : receive_of(memory, kInts, 0)};
+  match_all(requests);
+  for (int step = 0; step < 4; ++step) {
+    if (world_rank() == 1) {
+      receive_late(order, requests);
+      cuMemcpyDtoH(here.data(), on_gpu, kBytes);
+      expect_filled(here, 0, step, "a message in memory of the GPU");
+      tell(0);
+      continue;
+    }
+    fill(here, 0, step);
+    cuMemcpyHtoD(on_gpu, here.data(), kBytes);
+    order.start_all(requests);
+    order.wait();
+    std::swap(order.stream->cuda, other.cuda);
+    tell(1);
+    await_answer(1);
+    order.wait_all();
+    order.wait();
+  }
+  free_all(requests);
+  expect_equal(MPIS_Free_mem(memory), MPIS_SUCCESS, "the end of memory");
+}
+
+/// The stream writes the buffer as soon as the wait permits it, while the library's own stream puts.
+void run_gpu_left_overwritten() {
+  Order order;
+  std::vector<int> buffer = poisoned(1 << 22);
+  std::vector<int> expected = buffer;
+  std::vector<MPIS_Request> requests = one_message(buffer);
+  match_all(requests);
+  for (int step = 0; step < 20; ++step) {
+    if (world_rank() == 1) {
+      await_answer(0);
+      order.start_all(requests);
+      order.wait();  // until the stream has run the start
+      tell(0);
+      order.wait_all();
+      order.wait();
+      fill(expected, 0, step);
+      expect(buffer == expected, "bytes of a buffer that was written behind the wait");
+      tell(0);
+      continue;
+    }
+    fill(buffer, 0, step);
+    order.start_all(requests);
+    order.wait();
+    tell(1);
+    await_answer(1);
+    std::this_thread::sleep_for(std::chrono::microseconds(500 * step));  // until the background puts
+    order.wait_all();
+    order.run([&buffer] { std::fill(buffer.rbegin(), buffer.rend(), -1); });
+    order.wait();
+    await_answer(1);
+  }
+  free_all(requests);
+}
+
+/// A start or a wait that a stream captures is refused, and changes nothing.
+void run_gpu_advance_captures() {
+  Order order;
+  const auto expect_refused = [&order](auto call, const char* what) {
+    CUgraph graph = nullptr;
+    cuStreamBeginCapture(order.stream->cuda, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    expect_equal(call(), MPI_ERR_OTHER, what);
+    expect(cuStreamEndCapture(order.stream->cuda, &graph) == CUDA_SUCCESS, "a capture");
+    if (graph != nullptr) cuGraphDestroy(graph);
+  };
+  std::vector<int> buffer = poisoned(100);
+  std::vector<MPIS_Request> requests = one_message(buffer);
+  match_all(requests);
+  const auto start = [&] { return MPIS_Enqueue_start(order.queue, requests.data()); };
+  for (const bool receiver_is_first : {false, true}) {
+    const bool is_first = receiver_is_first == (world_rank() == 1);
+    if (world_rank() == 0) fill(buffer, 0, 1);
+    if (!is_first) await_answer(1 - world_rank());
+    expect_refused(start, "a start in a capture");
+    order.start_all(requests);
+    order.stream->wait();
+    if (is_first) tell(1 - world_rank());
+    expect_refused([&] { return MPIS_Enqueue_waitall(order.queue); }, "a wait in a capture");
+    order.wait_all();
+    order.wait();
+    expect_filled(buffer, 0, 1, "a message behind refused calls");
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  free_all(requests);
+}
+
+/// With a short SLUICE_TIMEOUT: a send that has failed is an error of its start, too, and the next one starts.
+void run_gpu_left_fails() {
+  Order order;
+  std::vector<int> late = poisoned(10);
+  std::vector<int> good = poisoned(10);
+  std::vector<MPIS_Request> requests = one_message(late);
+  requests.push_back(one_message(good, 1).front());
+  match_all(requests);
+  if (world_rank() == 0) {
+    order.start(requests[0]);
+    order.wait_all();
+    expect_equal(MPIS_Queue_wait(order.queue), MPI_ERR_OTHER, "a message that nobody receives");
+    fill(good, 0, 1);
+    order.start_all(requests);
+    tell(1);
+    await_answer(1);
+    order.wait_all();
+    expect_equal(MPIS_Queue_wait(order.queue), MPI_ERR_OTHER, "a start of a send that has failed");
+  } else {
+    await_answer(0);
+    order.start(requests[1]);
+    order.wait_all();
+    (void)MPIS_Queue_wait(order.queue);  // the peer's failure is one of this rank, too
+    expect_filled(good, 0, 1, "a message beside one that has failed");
+    tell(0);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  free_all(requests);
+}
+
+/// The request is freed, or its queue, between the start of a send and its wait.
+void run_gpu_left_freed() {
+  std::optional<Order> order(std::in_place);
+  std::vector<int> buffer = poisoned(1000);
+  std::vector<MPIS_Request> requests = one_message(buffer);
+  match_all(requests);
+  for (int step = 0; step < 2; ++step) {  // the second time, the request starts on another queue
+    if (world_rank() == 1) {
+      receive_late(*order, requests);
+      expect_filled(buffer, 0, step, "a message whose queue has ended");
+      tell(0);
+      continue;
+    }
+    fill(buffer, 0, step);
+    order->start_all(requests);
+    order.reset();
+    tell(1);
+    await_answer(1);
+    order.emplace();
+  }
+  if (world_rank() == 1) {
+    receive_late(*order, requests);
+    expect_filled(buffer, 0, 2, "a message whose request was freed");
+    free_all(requests);
+    tell(0);
+    return;
+  }
+  fill(buffer, 0, 2);
+  order->start_all(requests);
+  free_all(requests);
+  tell(1);
+  await_answer(1);
+  order->wait_all();
+  order->wait();
+}
+
+/// Ends while the send is left: its queue, its request, MPI.
+void run_gpu_left_for_good() {
+  std::vector<int> buffer = poisoned(10);
+  std::vector<int> other = poisoned(10);
+  std::vector<MPIS_Request> requests = one_message(buffer);
+  std::vector<MPIS_Request> kept = one_message(other, 1);
+  {
+    Order order;
+    match_all(requests);
+    match_all(kept);
+    if (world_rank() == 0) {
+      order.start_all(requests);
+      order.start_all(kept);
+      std::this_thread::sleep_for(kUntilTheBackgroundHasLooked);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);  // the receive is freed behind the start
+    free_all(requests);
+  }
+}
+
+/// A rank dies while a send to it waits for credit and no stream waits for it; the wait behind it still fails.
+void run_gpu_left_killed() {
+  Order order;
+  std::vector<int> buffer = poisoned(10);
+  std::vector<MPIS_Request> requests = one_message(buffer);
+  match_all(requests);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (world_rank() == 1) raise(SIGKILL);
+  order.start_all(requests);
+  (void)load_while_asleep();
+  order.wait_all();
+  leave(MPIS_Queue_wait(order.queue) == MPI_ERR_OTHER);
+}
+
+void run_gpu_left_idle() {
+  Order order;
+  std::vector<int> buffer = poisoned(10);
+  std::vector<MPIS_Request> requests = one_message(buffer);
+  match_all(requests);
+  if (world_rank() == 0) {
+    fill(buffer, 0, 1);
+    order.start_all(requests);
+    order.wait();
+    const double load = load_while_asleep();
+    expect(load < kSeldom, "a rank whose send waits for credit uses " + std::to_string(load) + " of a core");
+    tell(1);
+    order.wait_all();
+    order.wait();
+  } else {
+    receive_late(order, requests);
+  }
+  expect_filled(buffer, 0, 1, "a message after a long time");
+  free_all(requests);
+}
+#endif
