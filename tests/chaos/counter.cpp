@@ -30,7 +30,7 @@ int add(fid_cntr* handle, std::uint64_t value) {
   });
 }
 
-fi_ops fid_ops = layer::calls<fi_ops>([](fi_ops& has) { has.close = layer::close_part<Counter>; });
+fi_ops counter_fid_ops = layer::calls<fi_ops>([](fi_ops& has) { has.close = layer::close_part<Counter>; });
 fi_ops_cntr cntr_ops = layer::calls<fi_ops_cntr>([](fi_ops_cntr& has) {
   has.read = read;
   has.readerr = readerr;
@@ -45,14 +45,14 @@ int bind_region(fid* handle, fid* other, std::uint64_t flags) {
   });
 }
 
-fi_ops region_ops = layer::calls<fi_ops>([](fi_ops& has) {
+fi_ops region_fid_ops = layer::calls<fi_ops>([](fi_ops& has) {
   has.close = layer::close_part<Region>;
   has.bind = bind_region;
 });
 
 }  // namespace
 
-Counter::Counter(Domain& owner, void* context) : Part({{FI_CLASS_CNTR, context, &fid_ops}, &cntr_ops}, owner) {}
+Counter::Counter(Domain& owner, void* context) : Part({{FI_CLASS_CNTR, context, &counter_fid_ops}, &cntr_ops}, owner) {}
 
 Counter::~Counter() { domain.forget(*this); }
 
@@ -76,7 +76,7 @@ void Counter::fire() {
 }
 
 Region::Region(Domain& owner, fid_mr* wrapped, void* context)
-    : Part({{FI_CLASS_MR, context, &region_ops}, fi_mr_desc(wrapped), fi_mr_key(wrapped)}, owner), inner_(wrapped) {
+    : Part({{FI_CLASS_MR, context, &region_fid_ops}, fi_mr_desc(wrapped), fi_mr_key(wrapped)}, owner), inner_(wrapped) {
   domain.regions.push_back(this);
 }
 

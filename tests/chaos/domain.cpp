@@ -44,7 +44,7 @@ int reg(fid* handle, const void* memory, std::size_t bytes, std::uint64_t access
   });
 }
 
-fi_ops fid_ops = layer::calls<fi_ops>([](fi_ops& has) {
+fi_ops domain_fid_ops = layer::calls<fi_ops>([](fi_ops& has) {
   has.close = layer::close<Domain>;
   has.control = control;
 });
@@ -65,8 +65,8 @@ std::uint64_t domains_so_far() {
 }  // namespace
 
 Domain::Domain(layer::Fabric& owner, const Settings& set, fid_domain* wrapped, void* context)
-    : layer::Domain(owner, wrapped, {{FI_CLASS_DOMAIN, context, &fid_ops}, &domain_ops, &region_ops}), settings(set),
-      random(set.seed + domains_so_far()), stirred_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    : layer::Domain(owner, wrapped, {{FI_CLASS_DOMAIN, context, &domain_fid_ops}, &domain_ops, &region_ops}),
+      settings(set), random(set.seed + domains_so_far()), stirred_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   thread_ = std::thread([this] { play(); });
 }
 

@@ -55,7 +55,7 @@ int getname(fid_t handle, void* address, std::size_t* bytes) {
   return fi_getname(&layer::object<Endpoint>(handle).inner->fid, address, bytes);
 }
 
-fi_ops fid_ops = layer::calls<fi_ops>([](fi_ops& has) {
+fi_ops endpoint_fid_ops = layer::calls<fi_ops>([](fi_ops& has) {
   has.close = layer::close_part<Endpoint>;
   has.bind = bind;
   has.control = layer::enable<Endpoint>;
@@ -88,7 +88,7 @@ int check_write(const Settings& settings, const fi_msg_rma& message, std::uint64
 }
 
 void set_endpoint_ops(Endpoint& endpoint) {
-  endpoint.fid.ops = &fid_ops;
+  endpoint.fid.ops = &endpoint_fid_ops;
   endpoint.cm = &cm_ops;
   endpoint.rma = &rma_ops;
   layer::lack_messages(endpoint);

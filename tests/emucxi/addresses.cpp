@@ -61,7 +61,7 @@ int lookup(fid_av* handle, fi_addr_t peer, void* address, std::size_t* bytes) {
   return give(found, address, bytes);
 }
 
-fi_ops fid_ops = layer::calls<fi_ops>([](fi_ops& has) { has.close = layer::close_part<Addresses>; });
+fi_ops addresses_ops = layer::calls<fi_ops>([](fi_ops& has) { has.close = layer::close_part<Addresses>; });
 fi_ops_av av_ops = layer::calls<fi_ops_av>([](fi_ops_av& has) {
   has.insert = insert;
   has.remove = remove;
@@ -71,7 +71,7 @@ fi_ops_av av_ops = layer::calls<fi_ops_av>([](fi_ops_av& has) {
 }  // namespace
 
 Addresses::Addresses(Domain& owner, fid_av* wrapped, void* context)
-    : Part({{FI_CLASS_AV, context, &fid_ops}, &av_ops}, owner), inner(wrapped) {}
+    : Part({{FI_CLASS_AV, context, &addresses_ops}, &av_ops}, owner), inner(wrapped) {}
 
 Addresses::~Addresses() { fi_close(&inner->fid); }
 

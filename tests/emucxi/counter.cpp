@@ -68,15 +68,15 @@ int set(fid_cntr* handle, std::uint64_t value) { return change(handle, &Counter:
 int adderr(fid_cntr* handle, std::uint64_t value) { return change(handle, &Counter::add_failures, value, kFailureMax); }
 int seterr(fid_cntr* handle, std::uint64_t value) { return change(handle, &Counter::set_failures, value, kFailureMax); }
 
-int ops_open(fid*, const char* name, std::uint64_t, void** ops, void*) {
+int open_counter_ops(fid*, const char* name, std::uint64_t, void** ops, void*) {
   if (std::strcmp(name, kCounterOps) != 0) return -FI_EINVAL;
   *ops = &counter_ops;
   return 0;
 }
 
-fi_ops fid_ops = layer::calls<fi_ops>([](fi_ops& has) {
+fi_ops counter_fid_ops = layer::calls<fi_ops>([](fi_ops& has) {
   has.close = layer::close_part<Counter>;
-  has.ops_open = ops_open;
+  has.ops_open = open_counter_ops;
 });
 fi_ops_cntr cntr_ops = layer::calls<fi_ops_cntr>([](fi_ops_cntr& has) {
   has.read = read;
@@ -95,7 +95,7 @@ bool acceptable(const fi_cntr_attr& attributes) {
 
 }  // namespace
 
-Counter::Counter(Domain& owner, void* context) : Part({{FI_CLASS_CNTR, context, &fid_ops}, &cntr_ops}, owner) {
+Counter::Counter(Domain& owner, void* context) : Part({{FI_CLASS_CNTR, context, &counter_fid_ops}, &cntr_ops}, owner) {
   domain.counters.push_back(this);
 }
 

@@ -40,7 +40,7 @@ DomainOps cxi_ops = {.cntr_read = kAbsent,
                      .enable_mr_match_events = kAbsent,
                      .enable_optimized_mrs = kAbsent};
 
-int ops_open(fid*, const char* name, std::uint64_t, void** ops, void*) {
+int open_domain_ops(fid*, const char* name, std::uint64_t, void** ops, void*) {
   const std::string_view asked = name;
   const std::string_view family = kDomainOps;
   if (asked.size() != family.size() + 1 || !asked.starts_with(family)) return -FI_EINVAL;
@@ -49,10 +49,10 @@ int ops_open(fid*, const char* name, std::uint64_t, void** ops, void*) {
   return 0;
 }
 
-fi_ops fid_ops = layer::calls<fi_ops>([](fi_ops& has) {
+fi_ops domain_fid_ops = layer::calls<fi_ops>([](fi_ops& has) {
   has.close = layer::close<Domain>;
   has.control = control;
-  has.ops_open = ops_open;
+  has.ops_open = open_domain_ops;
 });
 fi_ops_domain calls = layer::calls<fi_ops_domain>([](fi_ops_domain& has) {
   has.av_open = open_addresses;
@@ -64,7 +64,7 @@ fi_ops_domain calls = layer::calls<fi_ops_domain>([](fi_ops_domain& has) {
 }  // namespace
 
 void set_domain_ops(Domain& domain) {
-  domain.fid.ops = &fid_ops;
+  domain.fid.ops = &domain_fid_ops;
   domain.ops = &calls;
   domain.mr = &region_ops;
 }

@@ -129,7 +129,7 @@ int getname(fid_t handle, void* address, std::size_t* bytes) {
   return packed_name(endpoint.inner(), address, bytes);
 }
 
-fi_ops fid_ops = layer::calls<fi_ops>([](fi_ops& has) {
+fi_ops endpoint_fid_ops = layer::calls<fi_ops>([](fi_ops& has) {
   has.close = layer::close_part<Endpoint>;
   has.bind = bind;
   has.control = layer::enable<Endpoint>;
@@ -139,7 +139,7 @@ fi_ops_cm cm_ops = layer::calls<fi_ops_cm>([](fi_ops_cm& has) { has.getname = ge
 }  // namespace
 
 void set_endpoint_ops(Endpoint& endpoint) {
-  endpoint.fid.ops = &fid_ops;
+  endpoint.fid.ops = &endpoint_fid_ops;
   endpoint.cm = &cm_ops;
   endpoint.rma = &rma_ops;
   endpoint.atomic = &atomic_ops;

@@ -57,7 +57,7 @@ int bind(fid* handle, fid* other, std::uint64_t flags) {
   });
 }
 
-fi_ops fid_ops = layer::calls<fi_ops>([](fi_ops& has) {
+fi_ops region_fid_ops = layer::calls<fi_ops>([](fi_ops& has) {
   has.close = layer::close_part<Region>;
   has.bind = bind;
   has.control = layer::enable<Region>;
@@ -71,7 +71,7 @@ fi_ops_mr region_ops = layer::calls<fi_ops_mr>([](fi_ops_mr& has) {
 });
 
 Region::Region(Domain& owner, const fi_mr_attr& attributes, std::uint64_t flags)
-    : Part({{FI_CLASS_MR, attributes.context, &fid_ops}, nullptr, FI_KEY_NOTAVAIL}, owner),
+    : Part({{FI_CLASS_MR, attributes.context, &region_fid_ops}, nullptr, FI_KEY_NOTAVAIL}, owner),
       memory_(attributes.mr_iov[0]), access_(attributes.access), wanted_key_(attributes.requested_key),
       events_((flags & FI_RMA_EVENT) != 0) {
   domain.regions.push_back(this);
