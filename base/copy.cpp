@@ -64,7 +64,8 @@ struct Of<64> {
 // Shorter ones do not bypass the cache either.
 constexpr std::size_t kLong = 2048;
 // From here on `rep movs` is faster into lines that another core has read (sluice-bench latency --touch: 16 KiB in 3.3
-// us, by vectors in 5.1), though not within one core's cache (sluice-bench copy).
+// us, by vectors in 5.1), though not within one core's cache (sluice-bench copy), and not between cores of a Zen 4 that
+// share a cache (crossing_copy.hpp).
 constexpr std::size_t kCrossing = 4 * 1024;
 
 /// Copies of at least this many bytes are left to the C library, which copies them with `rep movs`.
@@ -166,11 +167,24 @@ void copy_128(std::byte* to, const std::byte* from, std::size_t bytes) noexcept 
   copy_by_vectors<32>(to, from, bytes);
 }
 
+[[gnu::target("avx512f")]] void loop_512(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  copy_by_loop<64>(to, from, bytes);
+}
+[[gnu::target("avx2")]] void loop_256(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  copy_by_loop<32>(to, from, bytes);
+}
+void loop_128(std::byte* to, const std::byte* from, std::size_t bytes) noexcept { copy_by_loop<32>(to, from, bytes); }
+
+struct LongCopies {
+  LongCopy any;
+  LongCopy by_vectors;
+};
+
 /// Intel's first processors with 64-byte vectors lower their clock for them; those with VBMI2 do not.
-LongCopy best_here() noexcept {
+LongCopies best_here() noexcept {
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512vbmi2") != 0) return copy_512;
-  return __builtin_cpu_supports("avx2") != 0 ? copy_256 : copy_128;
+  if (__builtin_cpu_supports("avx512vbmi2") != 0) return {copy_512, loop_512};
+  return __builtin_cpu_supports("avx2") != 0 ? LongCopies{copy_256, loop_256} : LongCopies{copy_128, loop_128};
 }
 
 /// On AMD's processors `rep movs` may be up to 16 times as slow as vectors if the target lies a few bytes behind the
@@ -193,7 +207,7 @@ std::size_t measured_rep_movs_min() {
   auto by_vectors = Clock::duration::max();
   auto by_rep_movs = by_vectors;
   for (int i = 0; i < kRounds; ++i) {
-    by_vectors = std::min(by_vectors, time(best_here()));
+    by_vectors = std::min(by_vectors, time(best_here().any));
     by_rep_movs = std::min(by_rep_movs, time([](auto... arguments) { std::memcpy(arguments...); }));
   }
   return by_rep_movs < 2 * by_vectors ? kCrossing : std::numeric_limits<std::size_t>::max();
@@ -202,15 +216,22 @@ std::size_t measured_rep_movs_min() {
 #else
 
 void copy_128(std::byte* to, const std::byte* from, std::size_t bytes) noexcept { std::memcpy(to, from, bytes); }
-LongCopy best_here() noexcept { return copy_128; }
+
+struct LongCopies {
+  LongCopy any = copy_128;
+  LongCopy by_vectors = copy_128;
+};
+LongCopies best_here() noexcept { return {}; }
 
 #endif
 
-const bool g_chosen = (copy_long.store(best_here()), true);
+const bool g_chosen = (copy_long.store(best_here().any), copy_long_by_vectors.store(best_here().by_vectors), true);
 
 }  // namespace
 
-constinit std::atomic<LongCopy> copy_long{copy_128};  // until the program has been loaded
+// Until the program has been loaded.
+constinit std::atomic<LongCopy> copy_long{copy_128};
+constinit std::atomic<LongCopy> copy_long_by_vectors{copy_128};
 
 void prepare_copies(std::size_t past_cache_from, bool choose) {
   nontemporal_min.store(past_cache_from);

@@ -28,6 +28,8 @@ void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) no
 using LongCopy = void (*)(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 /// Copies more than 32 bytes, as is best on this processor.
 extern constinit std::atomic<LongCopy> copy_long;
+/// The same without `rep movs`, for at least 1 KiB.
+extern constinit std::atomic<LongCopy> copy_long_by_vectors;
 
 /// The first and the last `Unit` of the bytes, which overlap if there are less than two. All is loaded before anything
 /// is stored (see copy.cpp).
