@@ -14,10 +14,18 @@ constexpr std::int64_t reading_takes_longer(std::size_t bytes) noexcept {
   return static_cast<std::int64_t>(std::min(bytes / 8, 700 + bytes / 32));
 }
 
+/// To change the way by the cache must save more than one of so many parts: times of one way differ by about as much.
+constexpr std::int64_t kMuchFaster = 16;
+
+void copy_by(CrossingWay way, std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  if (way == CrossingWay::as_in_one_core) return copy_bytes(to, from, bytes);
+  copy_crossing(way == CrossingWay::past_cache, to, from, bytes);
+}
+
 }  // namespace
 
-/// Another core has read the target's lines. `rep movs` need not fetch them before it writes them, so it is faster than
-/// vectors (a Zen 5: 16 KiB in 3.3 us, and not 5.1), though not within one core's cache.
+/// Another core has read the target's lines. `rep movs` need not fetch them before it writes them, so it may be faster
+/// than vectors (a Zen 5: 16 KiB in 3.3 us, and not 5.1), though not within one core's cache.
 void copy_crossing(bool past_cache, std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   if (past_cache && crossing_copies_choose.load(std::memory_order_relaxed)) return copy_past_cache(to, from, bytes);
   const bool by_rep_movs = bytes >= CrossingCopy::kLeast && bytes < nontemporal_min.load(std::memory_order_relaxed);
@@ -25,38 +33,41 @@ void copy_crossing(bool past_cache, std::byte* to, const std::byte* from, std::s
   copy_bytes(to, from, bytes);
 }
 
-CrossingWay::Turn CrossingWay::next(std::size_t bytes) noexcept {
+CrossingChoice::Turn CrossingChoice::next(std::size_t bytes) noexcept {
   const std::uint32_t turn = turn_;
   turn_ = (turn + 1) % kPeriod;
-  if (turn < 2 * kRow) return {.past_cache = turn >= kRow, .timed = turn % kRow >= kRow / 2};
+  if (turn < kWays * kRow) return {.way = static_cast<CrossingWay>(turn / kRow), .timed = turn % kRow >= kRow / 2};
   first_period_ = false;
-  return {.past_cache = past_cache_is_faster(bytes)};
+  return {.way = fastest(bytes)};
 }
 
 /// In the first period the shortest time counts. Later, a copy that was interrupted took long, and tells little.
-void CrossingWay::took(bool past_cache, std::chrono::nanoseconds time) noexcept {
-  std::int64_t& typical = typical_[past_cache ? 1 : 0];
+void CrossingChoice::took(CrossingWay way, std::chrono::nanoseconds time) noexcept {
+  std::int64_t& typical = typical_[static_cast<std::size_t>(way)];
   const std::int64_t now = std::clamp<std::int64_t>(time.count(), 10, kUnknown);
   typical = first_period_ ? std::min(typical, now) : typical + (std::min(now, 2 * typical) - typical) / 4;
 }
 
-bool CrossingWay::past_cache_is_faster(std::size_t bytes) const noexcept {
-  const auto& [cached, past] = typical_;
-  return cached != kUnknown && past + reading_takes_longer(bytes) < cached;
+CrossingWay CrossingChoice::fastest(std::size_t bytes) const noexcept {
+  const auto& [rep_movs, in_one_core, past] = typical_;
+  const bool as_in_one_core = in_one_core + in_one_core / kMuchFaster < rep_movs;
+  const std::int64_t cached = as_in_one_core ? in_one_core : rep_movs;
+  if (cached != kUnknown && past + reading_takes_longer(bytes) < cached) return CrossingWay::past_cache;
+  return as_in_one_core ? CrossingWay::as_in_one_core : CrossingWay::rep_movs;
 }
 
 void CrossingCopy::operator()(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   if (!crossing_copies_choose.load(std::memory_order_relaxed)) return copy_crossing(false, to, from, bytes);
   const int power = static_cast<int>(std::bit_width(bytes)) - 1 - kFirstPower;
-  CrossingWay& way = ways_[static_cast<std::size_t>(std::clamp(power, 0, static_cast<int>(kPowers) - 1))];
-  const CrossingWay::Turn turn = way.next(bytes);
+  CrossingChoice& choice = choices_[static_cast<std::size_t>(std::clamp(power, 0, static_cast<int>(kPowers) - 1))];
+  const CrossingChoice::Turn turn = choice.next(bytes);
   if (!turn.timed) {
-    past_cache_lately_.store(turn.past_cache, std::memory_order_relaxed);
-    return copy_crossing(turn.past_cache, to, from, bytes);
+    past_cache_lately_.store(turn.way == CrossingWay::past_cache, std::memory_order_relaxed);
+    return copy_by(turn.way, to, from, bytes);
   }
   const auto began = Clock::now();
-  copy_crossing(turn.past_cache, to, from, bytes);
-  way.took(turn.past_cache, Clock::now() - began);
+  copy_by(turn.way, to, from, bytes);
+  choice.took(turn.way, Clock::now() - began);
 }
 
 }  // namespace sluice::base

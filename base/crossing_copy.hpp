@@ -21,33 +21,40 @@ inline std::atomic<bool> crossing_copies_choose{false};
 /// store before the copy. `to` and `from` do not overlap.
 void copy_crossing(bool past_cache, std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 
-/// Decides whether copies of about one size bypass the cache of the core that copies. By the cache, each line comes
-/// from the core that has read it before. Past the cache, lines go to memory, and the reader gets them from there.
-/// Which way is faster depends on how far apart the two cores are, and on whether the peer reads the bytes at all.
-class CrossingWay {
+enum class CrossingWay : std::uint8_t {
+  rep_movs,        ///< by the cache, with the C library's `rep movs`
+  as_in_one_core,  ///< by the cache, as what one core writes and reads: by vectors on AMD's processors
+  past_cache       ///< with stores that bypass it
+};
+
+/// Decides which way copies of about one size go. By the cache, each line comes from the core that has read it before.
+/// Past the cache, lines go to memory, and the reader gets them from there. Which way is faster depends on how far
+/// apart the two cores are, and on whether the peer reads the bytes at all.
+class CrossingChoice {
  public:
+  static constexpr std::uint32_t kWays = 3;
   /// Each way is tried for so many copies in a row. The second half is timed: the first copies find the lines where the
   /// other way has left them, or touch new pages.
   static constexpr std::uint32_t kRow = 16;
-  /// Both are tried again after so many copies, since the processes may be moved to other cores.
+  /// All are tried again after so many copies, since the processes may be moved to other cores.
   static constexpr std::uint32_t kPeriod = 64 * kRow;
 
   struct Turn {
-    bool past_cache = false;
+    CrossingWay way = CrossingWay::rep_movs;
     bool timed = false;
   };
   /// For the next copy.
   Turn next(std::size_t bytes) noexcept;
   /// The time of a copy; past the cache, with the fence behind it.
-  void took(bool past_cache, std::chrono::nanoseconds time) noexcept;
-  bool past_cache_is_faster(std::size_t bytes) const noexcept;
+  void took(CrossingWay way, std::chrono::nanoseconds time) noexcept;
+  CrossingWay fastest(std::size_t bytes) const noexcept;
 
  private:
   static constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max() / 4;
 
   std::uint32_t turn_ = 0;
   bool first_period_ = true;
-  std::array<std::int64_t, 2> typical_{kUnknown, kUnknown};  // ns: by the cache, past it
+  std::array<std::int64_t, kWays> typical_{kUnknown, kUnknown, kUnknown};  // ns
 };
 
 /// Copies of one channel, by the way that is faster here and now. One thread at a time.
@@ -65,7 +72,7 @@ class CrossingCopy {
   static constexpr std::size_t kPowers = 10;
   static constexpr int kFirstPower = std::bit_width(kLeast) - 1;
 
-  std::array<CrossingWay, kPowers> ways_;  // by the power of two of the bytes
+  std::array<CrossingChoice, kPowers> choices_;  // by the power of two of the bytes
   std::atomic<bool> past_cache_lately_{false};
 };
 

@@ -81,6 +81,12 @@ Time Model::arrival(std::size_t bytes) const {
 
 Time Model::copying(std::size_t bytes) const { return {.memory = costs_->copy(bytes)}; }
 
+/// The way of a message and the copy out of its landing each contain such a copy, and more.
+Time Model::own_block(std::size_t bytes) const {
+  const double copy = std::min(costs_->way(bytes), costs_->copy(bytes));
+  return {.memory = std::max(0.0, copy - costs_->latency)};
+}
+
 Time Model::dissemination(int p, int ways) const {
   int rounds = 0;
   for (long heard = 1; heard < p; heard *= ways + 1) ++rounds;
@@ -161,14 +167,16 @@ Time Model::shared_allreduce(int p, std::size_t bytes) const {
 }
 
 Time Model::puts(int p, std::size_t bytes, bool in_place) const {
-  if (!is_long(bytes)) return exchange(p - 1, bytes, Landed::copied);
+  const Time own = in_place ? Time() : own_block(bytes);
+  if (!is_long(bytes)) return own + exchange(p - 1, bytes, Landed::copied);
   const Landed landed = in_place ? Landed::copied : Landed::in_place;
-  return exchange(p - 1, 0, Landed::in_place) + exchange(p - 1, bytes, landed);
+  return own + exchange(p - 1, 0, Landed::in_place) + exchange(p - 1, bytes, landed);
 }
 
 Time Model::stepwise(int p, std::size_t bytes, int under_way) const {
   const int whole = (p - 1) / under_way;
-  return whole * exchange(under_way, bytes, Landed::copied) + exchange((p - 1) % under_way, bytes, Landed::copied);
+  return own_block(bytes) + whole * exchange(under_way, bytes, Landed::copied) +
+         exchange((p - 1) % under_way, bytes, Landed::copied);
 }
 
 /// Each member's blocks go to its leader; leaders exchange what is for whole sets; then the members get theirs.

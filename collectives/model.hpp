@@ -46,6 +46,10 @@ class Model {
   /// From the end of a put.
   Time arrival(std::size_t bytes) const;
   Time copying(std::size_t bytes) const;
+  /// Copying this rank's own block, as far as that takes longer than its last put is under way.
+  Time own_block(std::size_t bytes) const;
+  /// Longer messages land in their place.
+  static bool is_long(std::size_t bytes);
 
   // Times of algorithms among p ranks. A sender of more than kEager bytes that are not combined first waits for a
   // message of its receiver.
@@ -69,7 +73,6 @@ class Model {
 
  private:
   double landed_ns(std::size_t bytes, Landed landed) const;
-  static bool is_long(std::size_t bytes);
   const LogGP* costs_;
 };
 

@@ -125,6 +125,22 @@ TEST(BenchModel, predicts_what_ran) {
   EXPECT_EQ(predicted(Collective::allreduce, {"lanes", 0, {}}), -1);
 }
 
+TEST(BenchModel, adds_what_a_root_loses_that_passes_a_long_message_on) {
+  const LogGP costs = known();
+  const Model model(costs);
+  const auto lost = [&](const bench::Ran& ran, const sluice::collectives::Time& time, std::size_t bytes) {
+    return bench::predict(model, bench::Collective::broadcast, ran, 12, bytes)->total() - time.total();
+  };
+  for (const std::size_t bytes : {std::size_t{8192}, std::size_t{65536}}) {
+    SCOPED_TRACE(bytes);
+    const double expected = bytes > 8192 ? costs.copy(bytes) : 0;
+    const sluice::collectives::Levels levels{3, 3};
+    EXPECT_NEAR(lost({"binomial tree", 0, {}}, model.binomial_broadcast(12, bytes), bytes), expected, 1e-6);
+    EXPECT_NEAR(lost({"level tree", 0, levels}, model.level_broadcast(12, bytes, levels), bytes), expected, 1e-6);
+    EXPECT_NEAR(lost({"shares", 0, {}}, model.shared_broadcast(12, bytes), bytes), expected, 1e-6);
+  }
+}
+
 TEST(BenchModel, writes_one_section_and_keeps_the_other) {
   using sluice::collectives::parse_parameters;
   using sluice::collectives::text_of;

@@ -15,83 +15,104 @@
 namespace {
 
 using sluice::base::crossing_copies_choose;
+using sluice::base::CrossingChoice;
 using sluice::base::CrossingCopy;
 using sluice::base::CrossingWay;
 using std::chrono::nanoseconds;
 
 constexpr std::size_t kCopied = 16 * 1024;
-constexpr int kOthers = CrossingWay::kPeriod - 2 * CrossingWay::kRow;  // in a period, behind the tries
+constexpr std::uint32_t kTries = CrossingChoice::kWays * CrossingChoice::kRow;  // in a period
+constexpr int kOthers = CrossingChoice::kPeriod - kTries;                       // behind them
 
 /// The time of a copy by each way.
 struct Times {
-  nanoseconds cached;
+  nanoseconds rep_movs;
   nanoseconds past;
+  nanoseconds in_one_core = rep_movs;
+  nanoseconds of(CrossingWay way) const {
+    return way == CrossingWay::rep_movs ? rep_movs : way == CrossingWay::as_in_one_core ? in_one_core : past;
+  }
 };
 
-/// Copies for a period, and counts those past the cache that are no tries.
-int past_in_a_period(CrossingWay& way, const Times& times, std::size_t bytes = kCopied) {
-  int past = 0;
-  for (std::uint32_t i = 0; i < CrossingWay::kPeriod; ++i) {
-    const CrossingWay::Turn turn = way.next(bytes);
-    if (turn.timed) way.took(turn.past_cache, turn.past_cache ? times.past : times.cached);
-    past += static_cast<int>(turn.past_cache && i >= 2 * CrossingWay::kRow);
+/// Copies for a period, and counts those by one way that are no tries.
+int copies_in_a_period(CrossingWay by, CrossingChoice& choice, const Times& times, std::size_t bytes = kCopied) {
+  int count = 0;
+  for (std::uint32_t i = 0; i < CrossingChoice::kPeriod; ++i) {
+    const CrossingChoice::Turn turn = choice.next(bytes);
+    if (turn.timed) choice.took(turn.way, times.of(turn.way));
+    count += static_cast<int>(turn.way == by && i >= kTries);
   }
-  return past;
+  return count;
+}
+int past_in_a_period(CrossingChoice& choice, const Times& times, std::size_t bytes = kCopied) {
+  return copies_in_a_period(CrossingWay::past_cache, choice, times, bytes);
 }
 
 TEST(CrossingWays, follow_what_was_faster_lately) {
   constexpr Times kFar{nanoseconds(7000), nanoseconds(300)};
   constexpr Times kSameCache{nanoseconds(300), nanoseconds(300)};
-  CrossingWay way;
-  EXPECT_EQ(past_in_a_period(way, kFar), kOthers);
-  EXPECT_EQ(past_in_a_period(way, kSameCache), 0) << "the cores have changed";
-  EXPECT_EQ(past_in_a_period(way, kFar), kOthers) << "the cores have changed again";
+  CrossingChoice choice;
+  EXPECT_EQ(past_in_a_period(choice, kFar), kOthers);
+  EXPECT_EQ(past_in_a_period(choice, kSameCache), 0) << "the cores have changed";
+  EXPECT_EQ(past_in_a_period(choice, kFar), kOthers) << "the cores have changed again";
 }
 
 TEST(CrossingWays, are_each_tried_in_a_row_in_every_period) {
-  CrossingWay way;
+  CrossingChoice choice;
   for (int period = 0; period < 2; ++period) {
-    for (std::uint32_t i = 0; i < CrossingWay::kPeriod; ++i) {
-      const CrossingWay::Turn turn = way.next(kCopied);
-      EXPECT_EQ(turn.timed, i < 2 * CrossingWay::kRow && i % CrossingWay::kRow >= CrossingWay::kRow / 2) << i;
+    for (std::uint32_t i = 0; i < CrossingChoice::kPeriod; ++i) {
+      const CrossingChoice::Turn turn = choice.next(kCopied);
+      EXPECT_EQ(turn.timed, i < kTries && i % CrossingChoice::kRow >= CrossingChoice::kRow / 2) << i;
       if (!turn.timed) continue;
-      EXPECT_EQ(turn.past_cache, i >= CrossingWay::kRow) << i;
-      way.took(turn.past_cache, nanoseconds(500));
+      EXPECT_EQ(turn.way, static_cast<CrossingWay>(i / CrossingChoice::kRow)) << i;
+      choice.took(turn.way, nanoseconds(500));
     }
   }
 }
 
 /// The sender's time is not all: a reader gets lines from a near cache sooner than from memory.
 TEST(CrossingWays, leave_the_cache_only_if_that_saves_more_than_the_reader_loses) {
-  CrossingWay near;
+  CrossingChoice near;
   EXPECT_EQ(past_in_a_period(near, {nanoseconds(900), nanoseconds(130)}, 8192), 0);
-  CrossingWay far;
+  CrossingChoice far;
   EXPECT_EQ(past_in_a_period(far, {nanoseconds(2100), nanoseconds(130)}, 8192), kOthers);
-  CrossingWay many;
+  CrossingChoice many;
   EXPECT_EQ(past_in_a_period(many, {nanoseconds(9300), nanoseconds(2700)}, 65536), kOthers);
-  CrossingWay unread;
+  CrossingChoice unread;
   EXPECT_EQ(past_in_a_period(unread, {nanoseconds(1500), nanoseconds(2000)}, 65536), 0);
+}
+
+TEST(CrossingWays, go_as_in_one_core_where_that_is_faster) {
+  const auto in_one_core = [](CrossingChoice& choice, const Times& times) {
+    return copies_in_a_period(CrossingWay::as_in_one_core, choice, times, 8192);
+  };
+  CrossingChoice choice;
+  EXPECT_EQ(in_one_core(choice, {nanoseconds(820), nanoseconds(130), nanoseconds(720)}), kOthers);
+  CrossingChoice slower;
+  EXPECT_EQ(in_one_core(slower, {nanoseconds(820), nanoseconds(130), nanoseconds(1200)}), 0);
+  CrossingChoice much_slower_than_past;
+  EXPECT_EQ(in_one_core(much_slower_than_past, {nanoseconds(5200), nanoseconds(130), nanoseconds(3300)}), 0);
 }
 
 TEST(CrossingWays, do_not_believe_a_copy_that_was_interrupted) {
   constexpr Times kSameCache{nanoseconds(300), nanoseconds(300)};
   for (int period = 0; period < 2; ++period) {
-    CrossingWay way;
-    for (int before = 0; before < period; ++before) past_in_a_period(way, kSameCache);
-    for (std::uint32_t i = 0; i < 2 * CrossingWay::kRow; ++i) {
-      const CrossingWay::Turn turn = way.next(kCopied);
-      if (turn.timed) way.took(turn.past_cache, i == 12 ? std::chrono::hours(1) : nanoseconds(300));
+    CrossingChoice choice;
+    for (int before = 0; before < period; ++before) past_in_a_period(choice, kSameCache);
+    for (std::uint32_t i = 0; i < kTries; ++i) {
+      const CrossingChoice::Turn turn = choice.next(kCopied);
+      if (turn.timed) choice.took(turn.way, i == 12 ? std::chrono::hours(1) : nanoseconds(300));
     }
-    EXPECT_FALSE(way.past_cache_is_faster(kCopied)) << period;
+    EXPECT_NE(choice.fastest(kCopied), CrossingWay::past_cache) << period;
   }
 }
 
 TEST(CrossingWays, take_any_time) {
-  CrossingWay way;
-  for (int period = 0; period < 3; ++period) past_in_a_period(way, {nanoseconds::min(), nanoseconds::max()});
-  EXPECT_FALSE(way.past_cache_is_faster(kCopied));
-  for (int period = 0; period < 40; ++period) past_in_a_period(way, {nanoseconds::max(), nanoseconds::min()});
-  EXPECT_TRUE(way.past_cache_is_faster(kCopied)) << "no time is too short to grow";
+  CrossingChoice choice;
+  for (int period = 0; period < 3; ++period) past_in_a_period(choice, {nanoseconds::min(), nanoseconds::max()});
+  EXPECT_EQ(choice.fastest(kCopied), CrossingWay::rep_movs);
+  for (int period = 0; period < 40; ++period) past_in_a_period(choice, {nanoseconds::max(), nanoseconds::min()});
+  EXPECT_EQ(choice.fastest(kCopied), CrossingWay::past_cache) << "no time is too short to grow";
 }
 
 /// Copies that may bypass the cache.
@@ -104,7 +125,7 @@ class CrossingCopies : public testing::Test {
   const bool before_ = crossing_copies_choose;
 };
 
-/// Both ways, since each is tried.
+/// All ways, since each is tried.
 TEST_F(CrossingCopies, of_all_sizes_are_exact_at_every_alignment) {
   constexpr std::size_t kMost = 70'000;
   constexpr std::size_t kAround = 128;
@@ -112,7 +133,7 @@ TEST_F(CrossingCopies, of_all_sizes_are_exact_at_every_alignment) {
   for (std::size_t at = 0; at < source.size(); ++at) source[at] = static_cast<std::byte>(at % 251);
   CrossingCopy copy;
   for (const std::size_t bytes : {std::size_t{4096}, std::size_t{4133}, std::size_t{65536 + 33}}) {
-    for (std::size_t i = 0; i < std::size_t{3} * CrossingWay::kRow; ++i) {
+    for (std::size_t i = 0; i < kTries; ++i) {
       std::vector<std::byte> target(kMost + kAround, std::byte{0xFF});
       const std::size_t to = i * 5 % 64, from = i % 33;
       copy(target.data() + to, source.data() + from, bytes);
@@ -143,9 +164,9 @@ std::string description_of_a_try(std::size_t slot_bytes) {
   sluice::base::Word signal;
   sluice::base::Parking parking;
   sluice::backends::MappedPut put(source, target, {&signal, &parking, {}}, watch, {}, "mapped");
-  for (std::uint64_t epoch = 1; epoch <= CrossingWay::kRow + 1; ++epoch) put.enqueue({}, epoch, {0, slot_bytes});
+  for (std::uint64_t epoch = 1; epoch <= kTries; ++epoch) put.enqueue({}, epoch, {0, slot_bytes});
   EXPECT_EQ(from, to);
-  EXPECT_EQ(signal.value.load(), CrossingWay::kRow + 1);
+  EXPECT_EQ(signal.value.load(), kTries);
   return put.describe();
 }
 
@@ -156,7 +177,7 @@ bool puts_of_windows_try(std::size_t bytes) {
   sluice::device::Extent offered;
   offered.data = window.data(), offered.bytes = window.size();
   sluice::backends::MappedAccess access(offered, {}, watch, {}, "mapped");
-  for (std::uint32_t i = 0; i <= CrossingWay::kRow; ++i) access.put_now(8, from.data(), bytes);
+  for (std::uint32_t i = 0; i <= 2 * CrossingChoice::kRow; ++i) access.put_now(8, from.data(), bytes);
   EXPECT_TRUE(std::equal(from.begin(), from.end(), window.begin() + 8));
   return access.past_cache_lately();
 }

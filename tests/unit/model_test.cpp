@@ -72,6 +72,8 @@ class Walk {
       }
     }
     if (step.kind == Step::Kind::copy && step.first.of == Place::Of::message) clock += costs().copy(step.bytes);
+    if (step.kind == Step::Kind::copy && step.first.of == Place::Of::user)
+      clock += std::min(costs().way(step.bytes), costs().copy(step.bytes));
     if (step.kind == Step::Kind::combine) clock += costs().combine(step.bytes);
     ++next_[rank];
     return true;
@@ -160,6 +162,17 @@ TEST(Model, closed_forms_of_exchanges_are_near_the_times_of_their_schedules) {
            [&](Schedule& rank, Place data, Place) { shared_broadcast(rank, data, shares, 0); });
     }
   }
+}
+
+TEST(Model, own_blocks_are_copied_while_the_last_put_is_under_way) {
+  LogGP quicker_way = costs();
+  quicker_way.way = ByteCost({{0, 0, 0.125}});
+  const double latency = costs().latency;
+  EXPECT_EQ(Model(costs()).own_block(4000).total(), 0);
+  EXPECT_DOUBLE_EQ(Model(costs()).own_block(8000).total(), 0.25 * 8000 - latency);
+  EXPECT_DOUBLE_EQ(Model(quicker_way).own_block(16000).total(), 0.125 * 16000 - latency);
+  const double in_place = Model(costs()).puts(4, 8000, true).total();
+  EXPECT_DOUBLE_EQ(Model(costs()).puts(4, 8000).total() - in_place, 0.25 * 8000 - latency);
 }
 
 /// Full trees of each shape: their levels take c * k + b each.

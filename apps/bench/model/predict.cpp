@@ -73,6 +73,12 @@ Way allreduce_of(const Model& model, int ranks, std::size_t bytes) {
        {"shares", model.shared_allreduce(ranks, bytes), shared_allreduce_footprint(ranks, bytes)}});
 }
 
+/// The root sends what it has got in the step before: its put reads lines that the peer has written, and writes lines
+/// that the peer has read, as a receiver does that copies a message out. Short messages were copied before.
+Time of_changing_roots(const Model& model, Time broadcast, std::size_t bytes) {
+  return Model::is_long(bytes) ? broadcast + model.copying(bytes) : broadcast;
+}
+
 /// The text behind the last `name` of a line, up to its end.
 std::string_view behind(std::string_view line, std::string_view name) {
   const std::size_t at = line.rfind(name);
@@ -111,9 +117,11 @@ std::optional<Time> predict(const Model& model, Collective collective, const Ran
   const bool sums = collective == Collective::allreduce;
   if (algorithm == "dissemination" && ran.ways > 0) return model.dissemination(ranks, ran.ways);
   if (algorithm == "recursive doubling") return model.doubling_allreduce(ranks, bytes);
-  if (algorithm == "shares") return sums ? model.shared_allreduce(ranks, bytes) : model.shared_broadcast(ranks, bytes);
-  if (algorithm == "binomial tree") return model.binomial_broadcast(ranks, bytes);
-  if (algorithm == "level tree") return model.level_broadcast(ranks, bytes, ran.levels);
+  if (algorithm == "shares" && sums) return model.shared_allreduce(ranks, bytes);
+  if (algorithm == "shares") return of_changing_roots(model, model.shared_broadcast(ranks, bytes), bytes);
+  if (algorithm == "binomial tree") return of_changing_roots(model, model.binomial_broadcast(ranks, bytes), bytes);
+  if (algorithm == "level tree")
+    return of_changing_roots(model, model.level_broadcast(ranks, bytes, ran.levels), bytes);
   if (algorithm == "pairwise") return model.stepwise(ranks, bytes, 1);
   if (algorithm == "batched") return model.stepwise(ranks, bytes, sluice::collectives::kBatch);
   if (algorithm == "puts") return model.puts(ranks, bytes);
