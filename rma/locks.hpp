@@ -83,8 +83,7 @@ class Locks {
     if (counted) {
       call.reach(kMaster);
       if (!all_count_) end_uncounted(call);
-      const auto unexcluded = [](std::uint64_t locks) { return exclusive_of(locks) == 0; };
-      count(call, kMaster, at::kAllLocks, kShared, WhileItWaits::steps_back, unexcluded);
+      count(call, kMaster, at::kAllLocks, kShared, WhileItWaits::steps_back, is_unexcluded);
     }
     all_ = true;
     all_counted_ = counted;
@@ -122,7 +121,7 @@ class Locks {
 
   /// Returns whether the lock is held.
   static bool add_now(const detail::MappedWords& its, const detail::MappedWords* masters, const Held& what) {
-    if (what.at_rank == kShared) return exclusive_of(its.add(at::kLock, kShared)) == 0;
+    if (what.at_rank == kShared) return is_unexcluded(its.add(at::kLock, kShared));
     if (what.at_master == 0) return its.add(at::kLock, kExclusive) == 0;
     const auto [all, one] = detail::MappedWords::add_to_both(*masters, at::kAllLocks, its, at::kLock, kExclusive);
     return shared_of(all) == 0 && is_free(one);
@@ -158,8 +157,7 @@ class Locks {
   Held count(auto& call, Rank rank, Kind kind) {
     call.reach(rank);
     if (kind == Kind::shared) {
-      const auto free = [](std::uint64_t locks) { return exclusive_of(locks) == 0; };
-      count(call, rank, at::kLock, kShared, WhileItWaits::stays, free);
+      count(call, rank, at::kLock, kShared, WhileItWaits::stays, is_unexcluded);
       return {rank, kShared, 0};
     }
     call.reach(kMaster);
@@ -204,8 +202,7 @@ class Locks {
       const bool any = call.add(kMaster, at::kUncounted, 0) != 0;
       for (Rank rank = 0; any && rank < call.size(); ++rank) {
         call.reach(rank);
-        const auto unexcluded = [](std::uint64_t locks) { return exclusive_of(locks) == 0; };
-        if (!unexcluded(say_counting(call, rank, at::kLock))) await_free(call, rank, at::kLock, unexcluded);
+        if (!is_unexcluded(say_counting(call, rank, at::kLock))) await_free(call, rank, at::kLock, is_unexcluded);
       }
     }
     all_count_ = true;

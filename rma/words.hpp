@@ -24,6 +24,7 @@ inline constexpr std::uint64_t kCounting = std::uint64_t{1} << 40;
 constexpr std::uint64_t shared_of(std::uint64_t lock) noexcept { return lock % kExclusive; }
 constexpr std::uint64_t exclusive_of(std::uint64_t lock) noexcept { return lock % kCounting / kExclusive; }
 constexpr bool is_counting(std::uint64_t lock) noexcept { return lock >= kCounting; }
+constexpr bool is_unexcluded(std::uint64_t lock) noexcept { return exclusive_of(lock) == 0; }
 /// No lock is held or awaited.
 constexpr bool is_free(std::uint64_t lock) noexcept { return lock % kCounting == 0; }
 
