@@ -17,8 +17,9 @@ namespace sluice::rma {
 /// The epochs of one rank. A `Call` is one call of the program:
 ///
 ///  - `reach(rank)` opens what is needed for the words of a rank. `add(rank, offset, value)` adds to a word and returns
-///    it as it was. `subtract_later` may return before. `compare_swap(marks, value, made)` changes words from 0 to
-///    `value`, all at a time, and calls `made(mark)` for those that were 0. `own(offset)`: an atomic of this rank.
+///    it as it was. `subtract_later` may return before. `maps(rank)`: true if each such change is one instruction.
+///    `compare_swap(marks, value, made)` changes words from 0 to `value`, all at a time, and calls `made(mark)` for
+///    those that were 0. `own(offset)`: an atomic of this rank. `size()`: how many ranks there are.
 ///  - `await(rank, what, ready)` waits until `ready()`, which was false just now, or until that rank is lost. `what`,
 ///    for people, has not happened.
 ///  - `flush(rank)` and `flush_all()` complete accesses. `meet()` waits for all ranks.

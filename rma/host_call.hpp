@@ -45,11 +45,13 @@ class HostCall {
  public:
   HostCall(Links& links, base::Limit& limit) : links_(links), limit_(limit) {}
 
+  int size() const { return links_.group.size; }
   void reach(Rank rank) { static_cast<void>(links_.peers.words(rank, limit_)); }
   /// After an error the word may yet change, before the changes that later calls make.
   std::uint64_t add(Rank rank, std::size_t offset, std::uint64_t value) {
     return links_.peers.add(rank, offset, value, limit_);
   }
+  bool maps(Rank rank) { return links_.peers.maps(rank, limit_); }
   void subtract_later(Rank rank, std::size_t offset, std::uint64_t lock) {
     links_.peers.subtract(rank, offset, lock, limit_);
   }

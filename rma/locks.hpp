@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Locks, by one word at rank 0 and one at each rank. Both count exclusive and shared locks. An exclusive lock is first
-// counted at rank 0, which keeps `lock_all` out however many ranks are locked.
+// counted at rank 0, which keeps `lock_all` out however many ranks are locked. Where processors change the words, that
+// count is left out until a rank calls `lock_all` (docs/design.md, "Epochs").
 #pragma once
 
 #include <sluice/collective_window.hpp>
@@ -28,9 +29,11 @@ class Locks {
     if (all_) call.misuse("lock inside an epoch of lock_all", rank);
     const auto place = place_of(rank);
     if (is_of(place, rank)) call.misuse("locked already", rank);
-    held_.insert(place, {rank, kind, counted});
+    held_.insert(place, {rank, 0, 0});
     try {
-      if (counted) count(call, rank, kind);
+      if (!counted) return;
+      const Held added = count(call, rank, kind);
+      *of(place_of(rank)) = added;
     } catch (...) {
       // Its place then, if any: other threads may have locked and unlocked meanwhile.
       if (const auto now = place_of(rank); is_of(now, rank)) held_.erase(now);
@@ -42,9 +45,8 @@ class Locks {
     const auto held = place_of(rank);
     if (!is_of(held, rank)) call.misuse("unlock of what is not locked", rank);
     call.flush(rank);
-    const bool shared = held->kind == Kind::shared;
-    if (held->counted) call.subtract_later(rank, at::kLock, shared ? kShared : kExclusive);
-    if (held->counted && !shared) call.subtract_later(kMaster, at::kAllLocks, kExclusive);
+    if (held->at_rank != 0) call.subtract_later(rank, at::kLock, held->at_rank);
+    if (held->at_master != 0) call.subtract_later(kMaster, at::kAllLocks, held->at_master);
     held_.erase(held);
   }
 
@@ -55,31 +57,33 @@ class Locks {
   bool lock_now(const detail::MappedWords& its, const detail::MappedWords* masters, Rank rank, Kind kind) {
     const bool has_room = held_.capacity() != 0;  // nothing is allocated once words have changed
     if (all_ || !held_.empty() || !has_room) return false;
-    if (kind == Kind::exclusive && masters == nullptr) return false;
-    if (!add_now(its, masters, kind)) [[unlikely]] {
-      subtract_now(its, masters, kind);
+    const Held added = added_by(rank, kind);
+    if (kind == Kind::exclusive && (exclusive_ == Exclusive::unused || (added.at_master != 0 && masters == nullptr)))
+      return false;
+    if (!add_now(its, masters, added)) [[unlikely]] {
+      subtract_now(its, masters, added);
       return false;
     }
-    held_.push_back({rank, kind, true});
+    held_.push_back(added);
     return true;
   }
   /// The rank has the only lock, which is counted. Its accesses have completed.
   void unlock_now(const detail::MappedWords& its, const detail::MappedWords* masters) {
-    subtract_now(its, masters, held_.front().kind);
+    subtract_now(its, masters, held_.front());
     held_.clear();
   }
   /// `unlock_now` may be called.
   bool is_the_one(Rank rank, const detail::MappedWords* masters) const {
-    return held_.size() == 1 && held_.front().rank == rank && held_.front().counted &&
-           (held_.front().kind == Kind::shared || masters != nullptr);
+    return held_.size() == 1 && held_.front().rank == rank && held_.front().at_rank != 0 &&
+           (held_.front().at_master == 0 || masters != nullptr);
   }
 
   /// Steps back while it waits: exclusive locks do not.
   void lock_all(auto& call, bool counted) {
     if (counted) {
       call.reach(kMaster);
-      const auto unexcluded = [](std::uint64_t locks) { return exclusive_of(locks) == 0; };
-      count(call, kMaster, at::kAllLocks, kShared, WhileItWaits::steps_back, unexcluded);
+      if (!all_count_) end_uncounted(call);
+      count(call, kMaster, at::kAllLocks, kShared, WhileItWaits::steps_back, is_unexcluded);
     }
     all_ = true;
     all_counted_ = counted;
@@ -93,28 +97,38 @@ class Locks {
   }
 
  private:
+  /// A lock, and what it has added to words.
   struct Held {
     Rank rank;
-    Kind kind;
-    bool counted;
+    std::uint64_t at_rank;
+    std::uint64_t at_master;
   };
   using All = std::vector<Held>;
   /// The place of the rank in the list; if it is not there, the place to insert it.
   All::const_iterator place_of(Rank rank) const { return std::ranges::lower_bound(held_, rank, {}, &Held::rank); }
   bool is_of(All::const_iterator place, Rank rank) const { return place != held_.end() && place->rank == rank; }
+  All::iterator of(All::const_iterator place) { return held_.begin() + (place - held_.cbegin()); }
 
   enum class WhileItWaits : bool { stays, steps_back };
   static constexpr Rank kMaster = 0;
 
-  /// Returns whether the lock is held.
-  static bool add_now(const detail::MappedWords& its, const detail::MappedWords* masters, Kind kind) {
-    if (kind == Kind::shared) return exclusive_of(its.add(at::kLock, kShared)) == 0;
-    const auto [all, one] = detail::MappedWords::add_to_both(*masters, at::kAllLocks, its, at::kLock, kExclusive);
-    return shared_of(all) == 0 && one == 0;
+  /// How this rank takes exclusive locks.
+  enum class Exclusive : std::uint8_t { unused, uncounted, counted };
+  Held added_by(Rank rank, Kind kind) const {
+    if (kind == Kind::shared) return {rank, kShared, 0};
+    return {rank, kExclusive, exclusive_ == Exclusive::uncounted ? 0 : kExclusive};
   }
-  static void subtract_now(const detail::MappedWords& its, const detail::MappedWords* masters, Kind kind) {
-    if (kind == Kind::shared) return static_cast<void>(its.add(at::kLock, 0 - kShared));
-    detail::MappedWords::add_to_both(its, at::kLock, *masters, at::kAllLocks, 0 - kExclusive);
+
+  /// Returns whether the lock is held.
+  static bool add_now(const detail::MappedWords& its, const detail::MappedWords* masters, const Held& what) {
+    if (what.at_rank == kShared) return is_unexcluded(its.add(at::kLock, kShared));
+    if (what.at_master == 0) return its.add(at::kLock, kExclusive) == 0;
+    const auto [all, one] = detail::MappedWords::add_to_both(*masters, at::kAllLocks, its, at::kLock, kExclusive);
+    return shared_of(all) == 0 && is_free(one);
+  }
+  static void subtract_now(const detail::MappedWords& its, const detail::MappedWords* masters, const Held& what) {
+    if (what.at_master == 0) return static_cast<void>(its.add(at::kLock, 0 - what.at_rank));
+    detail::MappedWords::add_to_both(its, at::kLock, *masters, at::kAllLocks, 0 - what.at_master);
   }
 
   [[gnu::noinline]] static void await_free(auto& call, Rank rank, std::size_t word, auto free) {
@@ -140,25 +154,68 @@ class Locks {
 
   /// A shared lock stays counted while it waits: exclusive locks step back, so it gets its turn. An exclusive lock
   /// stays counted at rank 0, since `lock_all` steps back.
-  static void count(auto& call, Rank rank, Kind kind) {
+  Held count(auto& call, Rank rank, Kind kind) {
     call.reach(rank);
     if (kind == Kind::shared) {
-      const auto free = [](std::uint64_t locks) { return exclusive_of(locks) == 0; };
-      return count(call, rank, at::kLock, kShared, WhileItWaits::stays, free);
+      count(call, rank, at::kLock, kShared, WhileItWaits::stays, is_unexcluded);
+      return {rank, kShared, 0};
     }
     call.reach(kMaster);
+    if (locks_uncounted(call, rank)) return {rank, kExclusive, 0};
     const auto unshared = [](std::uint64_t locks) { return shared_of(locks) == 0; };
     count(call, kMaster, at::kAllLocks, kExclusive, WhileItWaits::stays, unshared);
     try {
-      const auto free = [](std::uint64_t locks) { return locks == 0; };
-      count(call, rank, at::kLock, kExclusive, WhileItWaits::steps_back, free);
+      count(call, rank, at::kLock, kExclusive, WhileItWaits::steps_back, is_free);
     } catch (...) {
       call.subtract_later(kMaster, at::kAllLocks, kExclusive);
       throw;
     }
+    return {rank, kExclusive, kExclusive};
+  }
+
+  /// Takes an exclusive lock that is not counted at rank 0. False: it has to be.
+  bool locks_uncounted(auto& call, Rank rank) {
+    if (exclusive_ == Exclusive::unused) exclusive_ = begin_exclusive(call);
+    if (exclusive_ == Exclusive::counted) return false;
+    bool counting = false;
+    const auto free = [&](std::uint64_t locks) {
+      counting = is_counting(locks);
+      return counting || is_free(locks);
+    };
+    count(call, rank, at::kLock, kExclusive, WhileItWaits::steps_back, free);
+    if (!counting) return true;
+    call.subtract_later(rank, at::kLock, kExclusive);
+    exclusive_ = Exclusive::counted;
+    return false;
+  }
+  static Exclusive begin_exclusive(auto& call) {
+    if (!call.maps(kMaster)) return Exclusive::counted;
+    call.add(kMaster, at::kUncounted, 1);
+    return is_counting(call.add(kMaster, at::kAllLocks, 0)) ? Exclusive::counted : Exclusive::uncounted;
+  }
+
+  /// Returns once no rank holds an exclusive lock that is not counted at rank 0, and none will.
+  void end_uncounted(auto& call) {
+    exclusive_ = Exclusive::counted;
+    if (call.maps(kMaster)) {
+      say_counting(call, kMaster, at::kAllLocks);
+      const bool any = call.add(kMaster, at::kUncounted, 0) != 0;
+      for (Rank rank = 0; any && rank < call.size(); ++rank) {
+        call.reach(rank);
+        if (!is_unexcluded(say_counting(call, rank, at::kLock))) await_free(call, rank, at::kLock, is_unexcluded);
+      }
+    }
+    all_count_ = true;
+  }
+  /// Returns the word.
+  static std::uint64_t say_counting(auto& call, Rank rank, std::size_t word) {
+    const std::uint64_t locks = call.add(rank, word, 0);
+    return is_counting(locks) ? locks : call.add(rank, word, kCounting);
   }
 
   All held_;  // or awaited, in the order of the ranks; programs hold few at a time
+  Exclusive exclusive_ = Exclusive::unused;
+  bool all_count_ = false;  // all ranks count exclusive locks
   bool all_ = false;
   bool all_counted_ = true;
 };

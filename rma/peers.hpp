@@ -35,6 +35,8 @@ class Peers {
       return peer.mapped.add(offset, value);
     return peer.words.fetch_add(offset, value, limit.left());
   }
+  /// True if each change of the words of a peer is one instruction.
+  bool maps(Rank rank, base::Limit& limit) { return reached(rank, limit).mapped.exist(); }
   /// Subtracts a lock from a word of a peer; may return before.
   void subtract(Rank rank, std::size_t offset, std::uint64_t lock, base::Limit& limit) {
     Peer& peer = reached(rank, limit);

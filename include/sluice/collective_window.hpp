@@ -32,7 +32,8 @@ class Context;
 /// @par Memory
 ///   A page of words at every rank, about log2(size) channels, and two targets for each rank that is used. A rank that
 ///   this rank never names in `target`, `post`, `start` or `lock` costs nothing more here. Rank 0 also keeps the word
-///   that `lock_all` and exclusive locks share, which all ranks that use those reach.
+///   that `lock_all` and exclusive locks share, which all ranks that use those reach. The first `lock_all` of a rank
+///   reaches all ranks, if they map each other's memory and one of them has taken exclusive locks.
 ///
 /// @par Errors
 ///   {Code::misuse}: the order of calls forbids it, see each call; the window is closed; the handle is empty. Nothing

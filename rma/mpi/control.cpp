@@ -90,6 +90,12 @@ std::vector<std::uint64_t> Control::read(Rank rank, Place place, std::size_t wor
   return words;
 }
 
+[[gnu::noinline]] void Control::reach(Line& there) {
+  there.target.wait_connected();
+  there.words = detail::MappedWords::of(there.target);
+  there.reached = true;
+}
+
 template <class Change>
 std::uint64_t Control::change(Rank rank, Place place, std::size_t word, Change change) {
   Line& there = line(rank, place);
@@ -98,7 +104,19 @@ std::uint64_t Control::change(Rank rank, Place place, std::size_t word, Change c
 }
 
 std::uint64_t Control::fetch_add(Rank rank, Place place, std::size_t word, std::uint64_t value) {
-  return change(rank, place, word, [&](Target& target, std::size_t at) { return target.fetch_add(at, value); });
+  Line& there = line(rank, place);
+  const std::lock_guard lock(there.mutex);
+  if (!there.reached) [[unlikely]]
+    reach(there);
+  const std::size_t at = (place.first + word) * kWordBytes;
+  return there.words.exist() ? there.words.add(at, value) : there.target.fetch_add(at, value);
+}
+
+bool Control::maps(Rank rank, Place place) {
+  Line& there = line(rank, place);
+  const std::lock_guard lock(there.mutex);
+  if (!there.reached) reach(there);
+  return there.words.exist();
 }
 
 std::uint64_t Control::swap(Rank rank, Place place, std::size_t word, std::uint64_t value) {

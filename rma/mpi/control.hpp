@@ -52,6 +52,8 @@ class Control {
   std::uint64_t fetch_add(Rank rank, Place place, std::size_t word, std::uint64_t value);
   std::uint64_t swap(Rank rank, Place place, std::size_t word, std::uint64_t value);
   std::uint64_t compare_swap(Rank rank, Place place, std::size_t word, std::uint64_t expected, std::uint64_t desired);
+  /// True if each of these is one instruction.
+  bool maps(Rank rank, Place place);
 
   /// Closes what this rank has opened at others.
   void close_lines();
@@ -72,6 +74,8 @@ class Control {
     const std::uint32_t chunk;
     CallMutex mutex;
     Target target;
+    detail::MappedWords words;  // once it was reached
+    bool reached = false;
     Memory read;
     Region mapping;       // for the mailbox
     bool mapped = false;  // or there is nothing to map
@@ -87,6 +91,7 @@ class Control {
     return found;
   }
   Line& find_line(Rank rank, Place place);
+  static void reach(Line& there);
   template <class Change>
   std::uint64_t change(Rank rank, Place place, std::size_t word, Change change);
 

@@ -26,8 +26,10 @@ class Epochs::Call {
  public:
   Call(Epochs& epochs, Lock& lock) : epochs_(epochs), window_(epochs.window_), lock_(lock) {}
 
+  int size() const { return window_.size; }
   void reach(Rank) const {}
   std::uint64_t add(Rank rank, std::size_t offset, std::uint64_t value) { return add_to(rank, word(offset), value); }
+  bool maps(Rank rank) { return window_.job->control.maps(part_of(rank).rank, part_of(rank).place); }
   void subtract_later(Rank rank, std::size_t offset, std::uint64_t lock) { add_to(rank, word(offset), 0 - lock); }
   void compare_swap(std::span<rma::Mark> marks, std::uint64_t value, auto made) {
     for (rma::Mark& mark : marks)

@@ -3,6 +3,8 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <cstring>
 #include <fstream>
 #include <limits>
@@ -11,9 +13,11 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/conformance/cases.hpp"
+#include "tests/conformance/random_seed.hpp"
 #include "tests/faults/killed.hpp"
 
 namespace {
@@ -429,6 +433,112 @@ TEST_P(WindowLocks, that_time_out_leave_nothing_locked) {
     if (holder) part.window.lock(0, Lock::exclusive);  // of another rank
     try_all({at != 0, at != 0, false});
     if (holder) part.window.unlock(0);
+  });
+}
+
+TEST_P(WindowLocks, of_all_ranks_exclude_those_before_and_after_the_first_one) {
+  run_peers(peers(), [](Context& context) {
+    if (context.size() == 1) return;
+    const Rank at = context.size() - 1;
+    const bool first = context.rank() == 0;
+    const bool second = context.rank() == 1;
+    {
+      WindowPart unused(context, GetParam(), 64, 64);
+      if (second) unused.window.lock_all();
+      board().meet(context);
+      if (first) expect_code(Code::timeout, [&] { unused.window.lock(at, Lock::exclusive, 20ms); });
+      board().meet(context);
+      if (second) unused.window.unlock_all();
+    }
+    WindowPart part(context, GetParam(), 64, 64);
+    for (int life = 0; life < 2; ++life) {  // before the first lock_all, and after it
+      if (first) part.window.lock(at, Lock::exclusive);
+      if (first) part.window.unlock(at);
+      if (first) part.window.lock(at, Lock::exclusive);
+      board().meet(context);
+      if (second) expect_code(Code::timeout, [&] { part.window.lock_all(20ms); });
+      board().meet(context);
+      if (first) part.window.unlock(at);
+      board().meet(context);
+      if (second) part.window.lock_all(10s);
+      board().meet(context);
+      if (!second) expect_code(Code::timeout, [&] { part.window.lock(at, Lock::exclusive, 20ms); });
+      board().meet(context);
+      if (second) part.window.unlock_all();
+      board().meet(context);
+    }
+  });
+}
+
+/// Counts on the board who holds a lock, and checks that they may.
+class Holders {
+ public:
+  explicit Holders(std::size_t ranks) : ranks_(ranks) {}
+
+  void enter(std::size_t at, Lock kind) {
+    if (kind == Lock::exclusive) {
+      EXPECT_EQ(exclusive(at).fetch_add(1), 0U);
+      EXPECT_EQ(shared(at).load() + all().load(), 0U);
+    } else {
+      shared(at).fetch_add(1);
+      EXPECT_EQ(exclusive(at).load(), 0U);
+    }
+  }
+  void leave(std::size_t at, Lock kind) { (kind == Lock::exclusive ? exclusive(at) : shared(at)).fetch_sub(1); }
+  void enter_all() {
+    all().fetch_add(1);
+    for (std::size_t at = 0; at < ranks_; ++at) EXPECT_EQ(exclusive(at).load(), 0U);
+  }
+  void leave_all() { all().fetch_sub(1); }
+
+ private:
+  static std::atomic<std::uint64_t>& all() { return board().word(20); }
+  static std::atomic<std::uint64_t>& exclusive(std::size_t at) { return board().word(21 + 2 * at); }
+  static std::atomic<std::uint64_t>& shared(std::size_t at) { return board().word(22 + 2 * at); }
+
+  std::size_t ranks_;
+};
+
+TEST_P(WindowLocks, are_held_as_an_oracle_says_whenever_the_first_lock_all_comes) {
+  const std::uint64_t seed = random_seed();
+  run_peers(peers(), [seed](Context& context) {
+    std::mt19937 random(static_cast<unsigned>(seed) + static_cast<unsigned>(context.rank()));
+    const auto one_in = [&](unsigned n) { return random() % n == 0; };
+    const auto hold = [&] {
+      if (one_in(4)) std::this_thread::yield();
+    };
+    for (int windows = 0; windows < (GetParam().ground.network ? 1 : 5); ++windows) {
+      WindowPart part(context, GetParam(), 64, 64);
+      Holders holders(part.size());
+      const std::uint64_t count = times(300, part.size());
+      const std::uint64_t lock_all_from = random() % count;
+      const auto lock = [&](std::size_t at) {
+        const Lock kind = one_in(3) ? Lock::shared : Lock::exclusive;
+        part.window.lock(static_cast<Rank>(at), kind);
+        holders.enter(at, kind);
+        return kind;
+      };
+      const auto unlock = [&](std::size_t at, Lock kind) {
+        hold();
+        holders.leave(at, kind);
+        part.window.unlock(static_cast<Rank>(at));
+      };
+      for (std::uint64_t i = 0; i < count; ++i) {
+        if (i >= lock_all_from && one_in(3)) {
+          part.window.lock_all();
+          holders.enter_all();
+          hold();
+          holders.leave_all();
+          part.window.unlock_all();
+          continue;
+        }
+        const std::size_t at = random() % part.size();
+        const Lock kind = lock(at);
+        if (at + 1 < part.size() && one_in(4)) unlock(at + 1, lock(at + 1));
+        unlock(at, kind);
+      }
+      part.window.fence();
+    }
   });
 }
 
