@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "peers/word_book.hpp"
 #include "runtime/channel.hpp"
 #include "runtime/handles.hpp"
 #include "tests/conformance/cases.hpp"
@@ -382,6 +383,28 @@ TEST(Instructions, of_a_turn_do_not_grow_with_the_channels) {
   EXPECT_EQ(many.exit_code, 0);
   EXPECT_GT(few.instructions, 100U * kLooks) << "not stepped";
   EXPECT_LT(many.instructions, most);
+}
+
+/// The instructions of taking a word of a channel, and of giving it back, while so many are taken.
+SystemCalls instructions_of_a_word(int taken) {
+  return count_system_calls([&] {
+    runtime::WordBook book;
+    for (int i = 0; i < taken; ++i) book.take(runtime::Standing::alone);
+    book.give_back(book.take(runtime::Standing::alone));
+    begin_stepping();
+    book.give_back(book.take(runtime::Standing::alone));
+    end_stepping();
+    return 0;
+  });
+}
+
+TEST(Instructions, of_a_word_do_not_grow_with_the_words) {
+  const SystemCalls few = instructions_of_a_word(100), many = instructions_of_a_word(10'000);
+  if (!few.why_not.empty()) return skipped_here(few.why_not);
+  EXPECT_EQ(few.exit_code, 0);
+  EXPECT_EQ(many.exit_code, 0);
+  EXPECT_GT(few.instructions, 50U) << "not stepped";
+  EXPECT_LT(many.instructions, few.instructions + 300) << "the pages are searched by halves; a look at all takes 900";
 }
 
 /// The instructions of opening a channel of a rank to itself over `tcp`, with a use, and of closing both ends, while
