@@ -30,10 +30,10 @@ constexpr bool is_free(std::uint64_t lock) noexcept { return lock % kCounting ==
 
 /// Offsets from the first word of a rank. Words that different peers change at a time are on different cache lines.
 namespace at {
-inline constexpr std::size_t kAllLocks = 0;  ///< at rank 0: locks of all ranks, and exclusive ones
+inline constexpr std::size_t kAllLocks = 0;   ///< at rank 0: locks of all ranks, and exclusive ones
 inline constexpr std::size_t kUncounted = 8;  ///< at rank 0: ranks whose exclusive locks may not be counted there
 inline constexpr std::size_t kLock = 64;      ///< of this rank's memory
-inline constexpr std::size_t kPosts = 128;   ///< ranks that have posted to this one, plus 1; 0: free
+inline constexpr std::size_t kPosts = 128;    ///< ranks that have posted to this one, plus 1; 0: free
 inline constexpr std::size_t kPostCount = 64;
 inline constexpr std::size_t kEpochsEnd = kPosts + kPostCount * kWord;
 // Of a CollectiveWindow alone.
