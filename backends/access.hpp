@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -121,12 +122,16 @@ class MappedAccess final : public StreamAccess {
   /// `offered` is the peer's, as mapped here.
   MappedAccess(const device::Extent& offered, Counters counters, device::Watch& watch, Mapped mapped, std::string text)
       : StreamAccess(mapped_bounds(offered), counters, watch, std::move(text), this), offered_(offered),
-        mapped_(std::move(mapped)) {}
+        mapped_(std::move(mapped)) {
+    if (offered.driver == nullptr && offered.bytes >= base::CrossingCopy::kLeast)
+      crossing_ = std::make_unique<base::CrossingCopy>();
+  }
 
   // In program order, without a request, on memory of the host: for callers that have checked what it reaches, and that
   // the watch is not shut.
   void put_now(std::uint64_t offset, const std::byte* from, std::size_t bytes) noexcept {
-    if (bytes >= base::CrossingCopy::kLeast) return crossing_(offered_.data + offset, from, bytes);
+    if (bytes >= base::CrossingCopy::kLeast && crossing_ != nullptr)
+      return (*crossing_)(offered_.data + offset, from, bytes);
     if (bytes != 0) base::copy_bytes(offered_.data + offset, from, bytes);
   }
   void get_now(std::uint64_t offset, std::byte* to, std::size_t bytes) noexcept {
@@ -150,7 +155,7 @@ class MappedAccess final : public StreamAccess {
   }
   bool in_turns() const noexcept { return turns_.exist(); }
   /// Puts in program order, lately. Any thread.
-  bool past_cache_lately() const noexcept { return crossing_.past_cache_lately(); }
+  bool past_cache_lately() const noexcept { return crossing_ != nullptr && crossing_->past_cache_lately(); }
   /// The last counter is the lock of the window, which atomics take for rank `rank` of the job. Before any access.
   void take_turns(Rank rank) noexcept;
 
@@ -172,7 +177,7 @@ class MappedAccess final : public StreamAccess {
   Mapped mapped_;
   device::Reached reached_;
   Turns turns_;
-  base::CrossingCopy crossing_;
+  std::unique_ptr<base::CrossingCopy> crossing_;  // null: all puts are short, or the memory is a GPU's
 };
 
 /// Posted by the engine when its bell was rung.

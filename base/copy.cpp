@@ -17,15 +17,19 @@ namespace sluice::base {
 constexpr bool kBypasses = true;
 
 /// All is loaded before anything is stored (see copy_2).
-inline void copy_line_past_cache(std::byte* to, const std::byte* from) noexcept {
+static inline void copy_line_past_cache(std::byte* to, const std::byte* from) noexcept {
   const auto* const in = reinterpret_cast<const __m128i*>(from);
   auto* const out = reinterpret_cast<__m128i*>(to);
   const __m128i a = _mm_loadu_si128(in), b = _mm_loadu_si128(in + 1), c = _mm_loadu_si128(in + 2),
                 d = _mm_loadu_si128(in + 3);
-  _mm_stream_si128(out, a), _mm_stream_si128(out + 1, b), _mm_stream_si128(out + 2, c), _mm_stream_si128(out + 3, d);
+  _mm_stream_si128(out, a);
+  _mm_stream_si128(out + 1, b);
+  _mm_stream_si128(out + 2, c);
+  _mm_stream_si128(out + 3, d);
 }
 
-/// Ends with a store fence: such stores are not ordered before a later signal otherwise.
+/// Ends with a store fence: such stores are not ordered before a later signal otherwise. Goes backwards where loads
+/// would wait for stores (a Zen 4, 16 MiB to 16 bytes behind the source, modulo a page: 0.75 ms, forwards 1.24).
 void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   constexpr std::size_t kLine = 64;
   const std::size_t head = std::min((kLine - reinterpret_cast<std::uintptr_t>(to) % kLine) % kLine, bytes);
@@ -73,9 +77,9 @@ struct Of<64> {
 // Shorter ones do not bypass the cache either.
 constexpr std::size_t kLong = 2048;
 
-/// Copies of at least this many bytes are left to the C library, which copies them with `rep movs`, and so are all
-/// until the program has been loaded. On AMD's processors vectors are as fast within one core's cache, or faster (Zen 3
-/// to 5).
+/// Copies of at least this many bytes are left to the C library, which copies them with `rep movs`. 0 until it is
+/// initialised, which leaves all to the C library. On AMD's processors vectors are as fast within one core's cache, or
+/// faster (Zen 3 to 5).
 const std::size_t rep_movs_min = [] {
   __builtin_cpu_init();
   return __builtin_cpu_is("amd") != 0 ? std::numeric_limits<std::size_t>::max() : kLong;

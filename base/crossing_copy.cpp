@@ -14,7 +14,8 @@ constexpr std::int64_t reading_takes_longer(std::size_t bytes) noexcept {
   return static_cast<std::int64_t>(std::min(bytes / 8, 700 + bytes / 32));
 }
 
-/// To change the way by the cache must save more than one of so many parts: times of one way differ by about as much.
+/// A way by the cache must be faster than the C library's by more than 1/16 of its own time: times of one way differ by
+/// about as much.
 constexpr std::int64_t kMuchFaster = 16;
 
 void copy_by(CrossingWay way, std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
@@ -28,8 +29,8 @@ void copy_by(CrossingWay way, std::byte* to, const std::byte* from, std::size_t 
 /// than vectors (a Zen 5: 16 KiB in 3.3 us, and not 5.1), though not within one core's cache.
 void copy_crossing(bool past_cache, std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   if (past_cache && crossing_copies_choose.load(std::memory_order_relaxed)) return copy_past_cache(to, from, bytes);
-  const bool by_rep_movs = bytes >= CrossingCopy::kLeast && bytes < nontemporal_min.load(std::memory_order_relaxed);
-  if (by_rep_movs && !is_little_ahead(to, from)) return static_cast<void>(std::memcpy(to, from, bytes));
+  const bool long_enough = bytes >= CrossingCopy::kLeast && bytes < nontemporal_min.load(std::memory_order_relaxed);
+  if (long_enough && !is_little_ahead(to, from)) return static_cast<void>(std::memcpy(to, from, bytes));
   copy_bytes(to, from, bytes);
 }
 
@@ -49,22 +50,23 @@ void CrossingChoice::took(CrossingWay way, std::chrono::nanoseconds time) noexce
 }
 
 CrossingWay CrossingChoice::fastest(std::size_t bytes) const noexcept {
-  const auto& [rep_movs, in_one_core, past] = typical_;
-  const bool as_in_one_core = in_one_core + in_one_core / kMuchFaster < rep_movs;
-  const std::int64_t cached = as_in_one_core ? in_one_core : rep_movs;
+  const auto& [c_library, in_one_core, past] = typical_;
+  const bool as_in_one_core = in_one_core + in_one_core / kMuchFaster < c_library;
+  const std::int64_t cached = as_in_one_core ? in_one_core : c_library;
   if (cached != kUnknown && past + reading_takes_longer(bytes) < cached) return CrossingWay::past_cache;
-  return as_in_one_core ? CrossingWay::as_in_one_core : CrossingWay::rep_movs;
+  return as_in_one_core ? CrossingWay::as_in_one_core : CrossingWay::c_library;
 }
 
 void CrossingCopy::operator()(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
-  if (!crossing_copies_choose.load(std::memory_order_relaxed)) return copy_crossing(false, to, from, bytes);
+  if (!crossing_copies_choose.load(std::memory_order_relaxed)) {
+    past_cache_lately_.store(false, std::memory_order_relaxed);
+    return copy_crossing(false, to, from, bytes);
+  }
   const int power = static_cast<int>(std::bit_width(bytes)) - 1 - kFirstPower;
   CrossingChoice& choice = choices_[static_cast<std::size_t>(std::clamp(power, 0, static_cast<int>(kPowers) - 1))];
   const CrossingChoice::Turn turn = choice.next(bytes);
-  if (!turn.timed) {
-    past_cache_lately_.store(turn.way == CrossingWay::past_cache, std::memory_order_relaxed);
-    return copy_by(turn.way, to, from, bytes);
-  }
+  past_cache_lately_.store(turn.way == CrossingWay::past_cache, std::memory_order_relaxed);
+  if (!turn.timed) return copy_by(turn.way, to, from, bytes);
   const auto began = Clock::now();
   copy_by(turn.way, to, from, bytes);
   choice.took(turn.way, Clock::now() - began);

@@ -22,7 +22,7 @@ inline std::atomic<bool> crossing_copies_choose{false};
 void copy_crossing(bool past_cache, std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 
 enum class CrossingWay : std::uint8_t {
-  rep_movs,        ///< by the cache, with the C library's `rep movs`
+  c_library,       ///< by the cache, as the C library copies: with `rep movs` (glibc 2.36 on x86)
   as_in_one_core,  ///< by the cache, as what one core writes and reads: by vectors on AMD's processors
   past_cache       ///< with stores that bypass it
 };
@@ -37,10 +37,10 @@ class CrossingChoice {
   /// other way has left them, or touch new pages.
   static constexpr std::uint32_t kRow = 16;
   /// All are tried again after so many copies, since the processes may be moved to other cores.
-  static constexpr std::uint32_t kPeriod = 64 * kRow;
+  static constexpr std::uint32_t kPeriod = 256 * kRow;
 
   struct Turn {
-    CrossingWay way = CrossingWay::rep_movs;
+    CrossingWay way = CrossingWay::c_library;
     bool timed = false;
   };
   /// For the next copy.

@@ -141,8 +141,8 @@ bool spin_then_yield(bool (*ready)(void*), void* argument, Clock::time_point dea
   const auto end = std::min(deadline, before + kYielding);
   for (;;) {
     sched_yield();
-    if (ready(argument)) return true;
     const auto now = Clock::now();
+    if (ready(argument)) return true;
     if (now >= end) return false;
     if (now - before < kNobodyElse && spin_with_pauses(ready, argument)) return true;
     before = Clock::now();

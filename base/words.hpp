@@ -133,7 +133,7 @@ inline void park(std::span<Parking* const> places, bool (*ready)(void*), void* a
   park_at_any(places, ready, argument, deadline);
 }
 
-/// What waits call: `ready` is the address of a Ready.
+/// For waits without a template: `ready` points to a Ready.
 template <class Ready>
 bool is_ready(void* ready) {
   return static_cast<bool>((*static_cast<Ready*>(ready))());

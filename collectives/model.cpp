@@ -81,7 +81,7 @@ Time Model::arrival(std::size_t bytes) const {
 
 Time Model::copying(std::size_t bytes) const { return {.memory = costs_->copy(bytes)}; }
 
-/// The way of a message and the copy out of its landing each contain such a copy, and more.
+/// The cost of one copy: the way of a message and the copy out of its landing contain one each, and more.
 Time Model::own_block(std::size_t bytes) const {
   const double copy = std::min(costs_->way(bytes), costs_->copy(bytes));
   return {.memory = std::max(0.0, copy - costs_->latency)};

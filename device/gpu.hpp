@@ -99,9 +99,10 @@ class Watch {
   base::Word& done = progress_.word;
   base::Parking& done_parking = progress_.parking;
   base::trace::Channel traced;  ///< set before it is used
-  /// The host stream that sleeps in a wait of this end, for comparing; null: none.
+  /// The host stream that waits, or sleeps, in a wait of this end, for comparing; null: none.
   const void* sleeper() const noexcept { return sleeper_.load(); }
   void sleeps(const HostStream::Impl* stream) noexcept { sleeper_.store(stream); }
+  /// May be seen late: who looks for a sleeper finds one that has just gone on as well.
   void awakes() noexcept { sleeper_.store(nullptr, std::memory_order_release); }
 
  protected:

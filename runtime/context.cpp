@@ -160,7 +160,7 @@ struct detail::ContextAccess {
     constexpr bool sends = std::is_same_v<Handle, Sender>;
     constexpr Role role = sends ? Role::sender : Role::receiver;
     using Core = std::conditional_t<sends, SenderCore, ReceiverCore>;
-    const auto services = in.world->own_services();
+    const auto services = in.world->share_services();
     runtime::Opening opening = checked(in, scope, role, peer, tag, std::move(memory), options);
     const auto make = [&] { return base::make_here<Core>(services, std::move(opening)); };
     auto core = in.with_resources(make, Code::out_of_resources, peer, tag, "opening");
@@ -174,7 +174,7 @@ struct detail::ContextAccess {
     memory = SliceAccess::own(std::move(memory));
     if (const std::string why = runtime::why_no_window(memory); !why.empty()) throw in.bad(why);
     if (counters > Window::kMostCounters) throw in.bad("a window of " + std::to_string(counters) + " counters");
-    const auto services = in.world->own_services();
+    const auto services = in.world->share_services();
     runtime::WindowOpening opening{
         window_scope(in, name),           std::string(name), in.rank, in.ranks, memory, counters, atomics,
         base::hash(in.world->place().job)};
@@ -185,7 +185,7 @@ struct detail::ContextAccess {
   }
   static Target open_target(Context::Impl& in, Rank peer, std::string scope, std::string name,
                             std::optional<runtime::Block> block) {
-    const auto services = in.world->own_services();
+    const auto services = in.world->share_services();
     const auto tag = static_cast<Tag>(services->registry.next_id());  // no other target of this rank has it
     ChannelOptions options;
     check(in, peer, tag, {}, options);
@@ -320,7 +320,7 @@ Receiver Scope::receiver(Rank peer, Tag tag, Slice target, ChannelOptions option
 }
 
 Plan Context::plan() {
-  return detail::PlanAccess::make(base::make_here<detail::PlanCore>(in().world->own_services(), in().rank));
+  return detail::PlanAccess::make(base::make_here<detail::PlanCore>(in().world->share_services(), in().rank));
 }
 
 Window Context::window(std::string_view name, Slice memory, std::uint32_t counters, AtomicsOf atomics) {

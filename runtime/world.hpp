@@ -32,8 +32,9 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
   void end(bool body_failed) noexcept;
 
   const Place& place() const noexcept { return place_; }
+  /// Lives as long as the world does.
   const Services& services() const noexcept { return services_; }
-  std::shared_ptr<const Services> own_services() { return {shared_from_this(), &services_}; }
+  std::shared_ptr<const Services> share_services() { return {shared_from_this(), &services_}; }
   std::vector<std::shared_ptr<const void>> pin(const device::Extent& memory);
   void abort(const std::string& why);
 

@@ -26,11 +26,11 @@ constexpr int kOthers = CrossingChoice::kPeriod - kTries;                       
 
 /// The time of a copy by each way.
 struct Times {
-  nanoseconds rep_movs;
+  nanoseconds c_library;
   nanoseconds past;
-  nanoseconds in_one_core = rep_movs;
+  nanoseconds in_one_core = c_library;
   nanoseconds of(CrossingWay way) const {
-    return way == CrossingWay::rep_movs ? rep_movs : way == CrossingWay::as_in_one_core ? in_one_core : past;
+    return way == CrossingWay::c_library ? c_library : way == CrossingWay::as_in_one_core ? in_one_core : past;
   }
 };
 
@@ -110,7 +110,7 @@ TEST(CrossingWays, do_not_believe_a_copy_that_was_interrupted) {
 TEST(CrossingWays, take_any_time) {
   CrossingChoice choice;
   for (int period = 0; period < 3; ++period) past_in_a_period(choice, {nanoseconds::min(), nanoseconds::max()});
-  EXPECT_EQ(choice.fastest(kCopied), CrossingWay::rep_movs);
+  EXPECT_EQ(choice.fastest(kCopied), CrossingWay::c_library);
   for (int period = 0; period < 40; ++period) past_in_a_period(choice, {nanoseconds::max(), nanoseconds::min()});
   EXPECT_EQ(choice.fastest(kCopied), CrossingWay::past_cache) << "no time is too short to grow";
 }

@@ -74,7 +74,7 @@ Way allreduce_of(const Model& model, int ranks, std::size_t bytes) {
 }
 
 /// The root sends what it has got in the step before: its put reads lines that the peer has written, and writes lines
-/// that the peer has read, as a receiver does that copies a message out. Short messages were copied before.
+/// that the peer has read. A receiver that copies a message out does the same. Short messages were copied before.
 Time of_changing_roots(const Model& model, Time broadcast, std::size_t bytes) {
   return Model::is_long(bytes) ? broadcast + model.copying(bytes) : broadcast;
 }
