@@ -17,6 +17,13 @@ Driver& supported_driver(Stream stream) {
   return *device::driver(stream.kind());
 }
 
+/// Returns the GPU of the stream. @throws GpuError
+int refuse_capture(Driver& driver, Stream stream) {
+  const StreamState state = driver.look_at(stream.handle());
+  if (state.capture != 0) throw GpuError("the stream captures a graph");
+  return state.device;
+}
+
 }  // namespace
 
 struct Handshake::Impl final : StreamUser {
@@ -50,9 +57,7 @@ struct Handshake::Impl final : StreamUser {
 
   int check() const {
     if (over) throw GpuError("the stream was given up, after it or its thread had refused work");
-    const StreamState state = driver.look_at(stream.handle());
-    if (state.capture != 0) throw GpuError("the stream captures a graph");
-    return state.device;
+    return refuse_capture(driver, stream);
   }
 
   std::uint64_t give(bool waits) {
@@ -97,6 +102,8 @@ struct Handshake::Impl final : StreamUser {
     }
   }
 
+  bool own_stream_has_answered() const noexcept { return base::reached(answered->word, last_own_answer.load()); }
+
   void end() noexcept {
     over = true;
     base::raise(answered->word, base::kPoison, answered->parking);
@@ -111,6 +118,7 @@ struct Handshake::Impl final : StreamUser {
   const OwnedWord passed = word_for(driver);
   std::atomic<std::uint64_t> last{0};
   std::atomic<std::uint64_t> last_wait{0};
+  std::atomic<std::uint64_t> last_own_answer{0};
   std::atomic<bool> over{false};
   std::atomic<bool> unknown{false};
   bool lost = false;
@@ -120,9 +128,12 @@ struct Handshake::Impl final : StreamUser {
 Handshake::Handshake(Stream stream) : impl_(std::make_unique<Impl>(stream)) { add_user(*impl_); }
 
 Handshake::~Handshake() {
-  end();
-  const auto in_time = [&] { return !impl_->may_be_parked() || impl_->driver.lost(impl_->gpu); };
   const auto soon = base::Clock::now() + std::chrono::seconds(1);
+  const auto lost = [&] { return impl_->driver.lost(impl_->gpu); };
+  const auto answered = [&] { return impl_->own_stream_has_answered() || lost(); };
+  // Else the own stream answers later, behind what the program's stream waits for.
+  if (base::wait_until(impl_->answered->parking, answered, soon)) end();
+  const auto in_time = [&] { return !impl_->may_be_parked() || lost(); };
   const bool passed = base::wait_until(impl_->passed->parking, in_time, soon);
   if (passed && !impl_->unknown) {
     remove_user(*impl_);
@@ -137,6 +148,11 @@ Handshake::~Handshake() {
 Stream Handshake::stream() const noexcept { return impl_->stream; }
 Stream Handshake::own_stream() const noexcept { return impl_->own; }
 void Handshake::check() const { impl_->check(); }
+void Handshake::check_capture(Stream stream) { (void)refuse_capture(supported_driver(stream), stream); }
+bool Handshake::is_of(Stream stream) const {
+  return impl_->stream == stream && impl_->driver.device_of(stream.handle()) == impl_->gpu;
+}
+bool Handshake::idle() const noexcept { return !impl_->unknown && !impl_->may_be_parked(); }
 bool Handshake::given_up() const noexcept { return impl_->over; }
 
 std::uint64_t Handshake::signal() { return impl_->give(false); }
@@ -161,6 +177,7 @@ void Handshake::answer(std::uint64_t number) noexcept {
 }
 
 void Handshake::answer_behind_own_stream(std::uint64_t number) noexcept {
+  impl_->last_own_answer = number;
   try {
     on_gpu(GpuCall(impl_->own, impl_->gpu), [&](Lane lane) { lane.gpu->write(impl_->answered->word, number); });
   } catch (const std::exception&) {
@@ -169,6 +186,7 @@ void Handshake::answer_behind_own_stream(std::uint64_t number) noexcept {
   }
 }
 
+void Handshake::await_own_stream() const noexcept { impl_->await_own_stream(); }
 void Handshake::end() noexcept { impl_->end(); }
 
 }  // namespace sluice::device

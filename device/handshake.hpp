@@ -21,7 +21,7 @@ class SLUICE_EXPORT Handshake {
   explicit Handshake(Stream stream);
   Handshake(const Handshake&) = delete;
   Handshake& operator=(const Handshake&) = delete;
-  /// As `end`.
+  /// As `end`, once the library's own stream has given its answers.
   ~Handshake();
 
   Stream stream() const noexcept;
@@ -29,6 +29,12 @@ class SLUICE_EXPORT Handshake {
   Stream own_stream() const noexcept;
   /// @throws GpuError if the stream captures a graph, or after `end`
   void check() const;
+  /// @throws GpuError if the stream captures a graph
+  static void check_capture(Stream stream);
+  /// False if the handle now names a stream of another GPU. @throws GpuError
+  bool is_of(Stream stream) const;
+  /// True once the stream has passed all work that it was given here.
+  bool idle() const noexcept;
 
   /// Signals the host when the stream comes there. Returns the number of the signal, from 1 on.
   /// @throws GpuError as `check`: nothing has changed; or if the driver refuses: as `end`
@@ -44,9 +50,11 @@ class SLUICE_EXPORT Handshake {
   bool given_up() const noexcept;
   /// Numbers rise. One thread at a time.
   void answer(std::uint64_t number) noexcept;
-  /// As `answer`, when the library's own stream has done what it was given before. By the thread that gives the stream
-  /// work.
+  /// As `answer`, once `own_stream()` has done the work it was given before. By the thread that gives `stream()` work.
+  /// Not while `answer` may be called: the word of the answers has one writer at a time.
   void answer_behind_own_stream(std::uint64_t number) noexcept;
+  /// Blocks until `own_stream()` has done the work it was given before, or the GPU's context has failed.
+  void await_own_stream() const noexcept;
   /// Answers all signals, also those to come. Any thread.
   void end() noexcept;
 

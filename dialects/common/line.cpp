@@ -38,11 +38,12 @@ class GpuLine final : public Line {
       // Else the stream has work to do, or a channel of the program has failed: the stream itself can be driven.
       if (error.code() != Code::timeout) (void)report("stream MPI");
     }
-    (void)handshake();  // nothing can be mapped behind a stream that waits
+    // Now, since nothing can be mapped behind a stream that waits.
+    has_background_ = guarded("stream MPI", [this] { (void)handshake(); }) == 0;
   }
 
   std::optional<Stream> gpu() const override { return gpu_stream(*variable_); }
-  void check() override { handshake()->check(); }
+  void check() override { device::Handshake::check_capture(*gpu()); }
 
   void start(OperationList operations) override {
     take_back(operations);  // a queue may have ended between a start and its wait
@@ -67,23 +68,48 @@ class GpuLine final : public Line {
   }
 
  private:
-  /// The handshake of the stream that the variable names now.
-  const std::shared_ptr<device::Handshake>& handshake() {
-    const auto found = std::ranges::find(handshakes_, *gpu(), [](const auto& one) { return one->stream(); });
-    if (found != handshakes_.end()) return *found;
-    return handshakes_.emplace_back(std::make_shared<device::Handshake>(*gpu()));
+  /// The handshake of the stream that the variable names now. One that was given up is replaced when its stream has
+  /// passed it.
+  std::shared_ptr<device::Handshake> handshake() {
+    constexpr std::size_t kMostKept = 8;  // the program may have destroyed their streams
+    const Stream stream = *gpu();
+    const auto found = std::ranges::find_if(handshakes_, [&](const auto& one) { return one->is_of(stream); });
+    const bool known = found != handshakes_.end();
+    if (known && !((*found)->given_up() && (*found)->idle())) return *found;
+    if (known || handshakes_.size() >= kMostKept)
+      std::erase_if(handshakes_, [](const auto& one) { return one->idle(); });
+    return handshakes_.emplace_back(std::make_shared<device::Handshake>(stream));
   }
 
+  /// A stream that has refused a signal leaves nothing: the wait puts.
   void leave(OperationList operations) {
-    const auto& stream = handshake();
+    if (!has_background_) return;
+    const auto stream = handshake();
+    if (stream->given_up()) return;
     const Place start{stream, stream->signal()};
     for (const auto* operation : operations) (*operation)->leave(start);
   }
 
   void take_back(OperationList operations) {
-    bool put_aside = false;
-    for (const auto* operation : operations) noting([&] { put_aside = (*operation)->take_back() || put_aside; });
-    if (put_aside) noting([&] { handshake()->answer_behind_own_stream(handshake()->signal_and_wait()); });
+    std::shared_ptr<device::Handshake> last;
+    for (const auto* operation : operations) {
+      const auto putting = (*operation)->take_back();
+      if (putting != nullptr && putting != last) await_puts(*putting);
+      if (putting != nullptr) last = putting;
+    }
+  }
+
+  /// Later work on the stream waits for what the own stream of `putting` has been given. If the stream is another
+  /// GPU's, or refuses to wait, the host waits.
+  void await_puts(const device::Handshake& putting) {
+    bool waits = false;
+    noting([&] {
+      const auto here = handshake();
+      if (here->given_up() || here->own_stream() != putting.own_stream()) return;
+      here->answer_behind_own_stream(here->signal_and_wait());
+      waits = true;
+    });
+    if (!waits) putting.await_own_stream();
   }
 
   template <class Work>
@@ -94,6 +120,7 @@ class GpuLine final : public Line {
   Context context_;
   void* const* variable_;
   std::vector<std::shared_ptr<device::Handshake>> handshakes_;
+  bool has_background_ = false;
   Faults faults_;
 };
 

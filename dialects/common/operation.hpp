@@ -93,10 +93,11 @@ class Operation {
   /// True if the background can do what `enqueue_start` has left undone. Then `leave` permits that from `start` on.
   virtual bool incomplete() const noexcept { return false; }
   virtual void leave(const Place& /*start*/) {}
-  /// Called first by a wait, and by the next start: the background does no more. True: it has put on the library's own
-  /// stream, which later work must wait for. @throws what the background has met
-  virtual bool take_back() { return false; }
+  /// Called first by a wait, and by the next start: the background does no more, once the step that it runs has ended.
+  /// Returns the handshake whose own stream the background has given a put, which later work must wait for; or null.
+  virtual std::shared_ptr<device::Handshake> take_back() noexcept { return nullptr; }
   // The puts of what is started and waited for together: those that have credit, then those that are left.
+  /// @throws also what the background has met
   virtual void enqueue_credited(Stream /*stream*/) {}
   virtual void enqueue_move(Stream /*stream*/) {}
   virtual void enqueue_wait(Stream stream) = 0;

@@ -56,14 +56,14 @@ class Send final : public Operation, private Pending {
     start_ = start;
     handover_.to_background();
   }
-  bool take_back() override {
+  std::shared_ptr<device::Handshake> take_back() noexcept override {
     handover_.await_take_back();
-    start_ = {};
-    handover_.rethrow_failure();
-    return std::exchange(put_aside_, false);
+    const Place start = std::exchange(start_, {});
+    return std::exchange(put_aside_, false) ? start.handshake : nullptr;
   }
   /// A put that is refused is not tried again.
   void enqueue_credited(Stream stream) override {
+    handover_.rethrow_failure();
     if (!std::exchange(waits_for_credit_, false)) return;
     if (sender_.credited()) return sender_.put(stream);
     waits_for_credit_ = true;
@@ -113,14 +113,20 @@ class Send final : public Operation, private Pending {
       return true;
     });
   }
-  /// The GPU's stream itself may be parked, or captured, or destroyed by now. True: put.
+  /// The GPU's stream itself may be parked, or captured, or destroyed by now. True: put, or left to the wait.
   bool put_beside_stream(detail::EndsWait& waits) {
     device::Handshake& handshake = *start_.handshake;
     if (!sender_.credited()) return waits.add(sender_), false;
-    if (handshake.given_up() || !handshake.signalled(start_.number)) return waits.look_soon(), false;
+    const bool ended = handshake.ended();
+    if (handshake.given_up()) return true;
+    if (!handshake.signalled(start_.number)) {
+      if (ended) throw Refused(MPI_ERR_OTHER, "a GPU's stream does not run any more");
+      return waits.look_soon(), false;
+    }
     waits_for_credit_ = false;
+    put_aside_ = true;  // also if the driver refuses a part of the put
     sender_.put(handshake.own_stream());
-    return put_aside_ = true;
+    return true;
   }
 
   Sender sender_;

@@ -2,6 +2,7 @@
 // MPI Advance's queues on streams of the emulated GPU, with the library's own sources: sends that start before their
 // receives, while the program waits by MPI.
 #ifdef WITH_CUDA
+#include <dlfcn.h>
 #include <signal.h>
 
 #include <chrono>
@@ -122,7 +123,7 @@ void run_gpu_left_by_a_busy_stream() {
     if (step == 1) expect(cuStreamEndCapture(order.stream->cuda, &graph) == CUDA_SUCCESS, "a capture");
     if (graph != nullptr) cuGraphDestroy(graph);
     order.wait_all();
-    gate.reset();
+    if (gate) gate->open();
     order.wait();
   }
   free_all(requests);
@@ -227,6 +228,34 @@ void run_gpu_advance_captures() {
     order.wait();
     expect_filled(buffer, 0, 1, "a message behind refused calls");
     MPI_Barrier(MPI_COMM_WORLD);
+  }
+  free_all(requests);
+}
+
+/// The driver refuses the signal behind a start: the send leaves at its wait. The next ones leave before it.
+void run_gpu_left_refused() {
+  auto* const refuse = reinterpret_cast<void (*)(unsigned, unsigned, int)>(dlsym(RTLD_DEFAULT, "emucuda_refuse"));
+  expect(refuse != nullptr, "an emulated driver");
+  Order order;
+  std::vector<int> buffer = poisoned(1000);
+  std::vector<MPIS_Request> requests = one_message(buffer);
+  match_all(requests);
+  for (int step = 0; step < 3; ++step) {
+    const bool refused = step == 0;
+    if (world_rank() == 1) {
+      receive_late(order, requests);
+      expect_filled(buffer, 0, step, "a message behind a refused signal");
+      tell(0);
+      continue;
+    }
+    fill(buffer, 0, step);
+    if (refused) refuse(0, 1, 1);
+    order.start_all(requests);
+    tell(1);
+    if (!refused) await_answer(1);
+    order.wait_all();
+    expect_equal(MPIS_Queue_wait(order.queue), refused ? MPI_ERR_OTHER : MPI_SUCCESS, "a wait behind a start");
+    if (refused) await_answer(1);
   }
   free_all(requests);
 }

@@ -101,6 +101,9 @@ TEST(MpixGpu, on_cuda_streams_a_buffer_is_written_behind_the_put_of_another_stre
 TEST(MpixGpu, on_cuda_streams_that_capture_starts_and_waits_are_refused) {
   expect_passed_on_gpu(2, "gpu_advance_captures", "MPIS_TEST_STREAM=cuda");
 }
+TEST(MpixGpu, on_cuda_streams_a_start_whose_signal_is_refused_leaves_at_its_wait) {
+  expect_passed_on_gpu(2, "gpu_left_refused", "MPIS_TEST_STREAM=cuda");
+}
 TEST(MpixGpu, on_cuda_streams_a_send_that_has_failed_holds_up_no_other) {
   expect_passed_on_gpu(2, "gpu_left_fails", "MPIS_TEST_STREAM=cuda SLUICE_TIMEOUT=1s");
 }

@@ -68,6 +68,7 @@ int run_mpix_programs(int argc, char** argv, int first) {
       {"gpu_left_by_two_streams", run_gpu_left_by_two_streams},
       {"gpu_left_overwritten", run_gpu_left_overwritten},
       {"gpu_advance_captures", run_gpu_advance_captures},
+      {"gpu_left_refused", run_gpu_left_refused},
       {"gpu_left_fails", run_gpu_left_fails},
       {"gpu_left_freed", run_gpu_left_freed},
       {"gpu_left_for_good", run_gpu_left_for_good},

@@ -64,6 +64,7 @@ void run_gpu_left_by_a_busy_stream();
 void run_gpu_left_by_two_streams();
 void run_gpu_left_overwritten();
 void run_gpu_advance_captures();
+void run_gpu_left_refused();
 void run_gpu_left_fails();
 void run_gpu_left_freed();
 void run_gpu_left_for_good();

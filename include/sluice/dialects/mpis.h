@@ -56,7 +56,8 @@ void MPIS_Hello_world(void);
 /// Makes a queue on a stream. `stream` is the address of a variable with a cudaStream_t, a hipStream_t or a
 /// sluice_host_stream* of this library; it is read at each call. THREAD takes NULL too, and then has a host stream of
 /// its own. The stream and the variable must outlive the queue. The variable must not change between a start and its
-/// wait, unless the program orders the two streams. Not collective.
+/// wait, unless the program orders the two streams. If it names a new stream after a stream that was destroyed, the
+/// destroyed one must have run all that it was given. Not collective.
 /// @return also MPI_ERR_ARG, MPI_ERR_NO_MEM; MPIS_UNSUPPORTED_BEHAVIOR if this build or machine cannot drive the stream
 int MPIS_Queue_init(MPIS_Queue* queue, MPIS_Queue_type type, void* stream);
 /// Waits as MPIS_Queue_wait does, and sets the queue to MPIS_QUEUE_NULL, also if that returns an error.
