@@ -29,14 +29,14 @@ class Locks {
     if (all_) call.misuse("lock inside an epoch of lock_all", rank);
     const auto place = place_of(rank);
     if (is_of(place, rank)) call.misuse("locked already", rank);
-    held_.insert(place, {rank, 0, 0});
+    held_.insert(place, {rank, 0, counted ? kAwaited : 0});
+    if (!counted) return;
+    // Other threads may lock and unlock other ranks meanwhile, so its place may be another one then.
     try {
-      if (!counted) return;
       const Held added = count(call, rank, kind);
       *of(place_of(rank)) = added;
     } catch (...) {
-      // Its place then, if any: other threads may have locked and unlocked meanwhile.
-      if (const auto now = place_of(rank); is_of(now, rank)) held_.erase(now);
+      held_.erase(place_of(rank));
       throw;
     }
   }
@@ -44,6 +44,7 @@ class Locks {
   void unlock(auto& call, Rank rank) {
     const auto held = place_of(rank);
     if (!is_of(held, rank)) call.misuse("unlock of what is not locked", rank);
+    if (held->at_master == kAwaited) call.misuse("unlock while another thread awaits the lock", rank);
     call.flush(rank);
     if (held->at_rank != 0) call.subtract_later(rank, at::kLock, held->at_rank);
     if (held->at_master != 0) call.subtract_later(kMaster, at::kAllLocks, held->at_master);
@@ -101,8 +102,9 @@ class Locks {
   struct Held {
     Rank rank;
     std::uint64_t at_rank;
-    std::uint64_t at_master;
+    std::uint64_t at_master;  // or kAwaited
   };
+  static constexpr std::uint64_t kAwaited = ~std::uint64_t{0};
   using All = std::vector<Held>;
   /// The place of the rank in the list; if it is not there, the place to insert it.
   All::const_iterator place_of(Rank rank) const { return std::ranges::lower_bound(held_, rank, {}, &Held::rank); }

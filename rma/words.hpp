@@ -17,7 +17,8 @@ namespace sluice::rma {
 inline constexpr std::size_t kWord = sizeof(std::uint64_t);
 
 /// Parts of the word of a lock: the numbers of shared locks, of exclusive ones, held or awaited, and of ranks that have
-/// said that exclusive locks have to be counted at rank 0.
+/// said that exclusive locks have to be counted at rank 0. The first two have 20 bits each, for at most
+/// 2^20 - 1 ranks, and as many exclusive locks at a time.
 inline constexpr std::uint64_t kShared = 1;
 inline constexpr std::uint64_t kExclusive = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kCounting = std::uint64_t{1} << 40;
@@ -28,10 +29,11 @@ constexpr bool is_unexcluded(std::uint64_t lock) noexcept { return exclusive_of(
 /// No lock is held or awaited.
 constexpr bool is_free(std::uint64_t lock) noexcept { return lock % kCounting == 0; }
 
-/// Offsets from the first word of a rank. Words that different peers change at a time are on different cache lines.
+/// Offsets from the first word of a rank. Words that different peers change often are on different cache lines:
+/// kUncounted, which a rank changes before its first exclusive lock alone, shares the line of kAllLocks.
 namespace at {
 inline constexpr std::size_t kAllLocks = 0;   ///< at rank 0: locks of all ranks, and exclusive ones
-inline constexpr std::size_t kUncounted = 8;  ///< at rank 0: ranks whose exclusive locks may not be counted there
+inline constexpr std::size_t kUncounted = 8;  ///< at rank 0: not 0 once a rank may hold exclusive locks uncounted
 inline constexpr std::size_t kLock = 64;      ///< of this rank's memory
 inline constexpr std::size_t kPosts = 128;    ///< ranks that have posted to this one, plus 1; 0: free
 inline constexpr std::size_t kPostCount = 64;

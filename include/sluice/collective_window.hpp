@@ -116,7 +116,9 @@ class SLUICE_EXPORT CollectiveWindow {
   /// @throws Error{Code::misuse} if it is not locked by `lock`
   void unlock(Rank rank, std::optional<Timeout> timeout = kContextTimeout);
   /// A shared lock of all ranks, by one word however many there are. Waits while any exclusive lock is held or awaited.
-  /// @throws Error{Code::misuse} inside an epoch of `start`, `lock` or `lock_all`
+  /// The first call may reach all ranks (see Memory), which takes a few messages each.
+  /// @throws Error{Code::misuse} inside an epoch of `start`, `lock` or `lock_all`; {Code::peer_lost} also if the first
+  ///   call reaches all ranks and cannot reach a lost one, whether that held a lock or not.
   void lock_all(std::optional<Timeout> timeout = kContextTimeout);
   /// Completes all accesses and gives the lock back.
   /// @throws Error{Code::misuse} without `lock_all`

@@ -52,7 +52,7 @@ class Control {
   std::uint64_t fetch_add(Rank rank, Place place, std::size_t word, std::uint64_t value);
   std::uint64_t swap(Rank rank, Place place, std::size_t word, std::uint64_t value);
   std::uint64_t compare_swap(Rank rank, Place place, std::size_t word, std::uint64_t expected, std::uint64_t desired);
-  /// True if each of these is one instruction.
+  /// True if `fetch_add`, `swap` and `compare_swap` of the rank are one instruction each.
   bool maps(Rank rank, Place place);
 
   /// Closes what this rank has opened at others.

@@ -58,6 +58,7 @@ TEST(MpiDynamicWindows, notify) { expect_served(2, "notified_dynamic"); }
 TEST(MpiThreads, share_a_window) { expect_served(2, "threads_one_window"); }
 TEST(MpiThreads, have_windows_of_their_own) { expect_served(2, "threads_many_windows"); }
 TEST(MpiThreads, lock_different_ranks) { expect_served(3, "threads_locks"); }
+TEST(MpiThreads, lock_while_a_rank_locks_all_for_the_first_time) { expect_served(3, "threads_first_lock_all"); }
 TEST(MpiThreads, make_and_free_windows) { expect_served(2, "threads_make"); }
 TEST(MpiThreads, access_while_another_one_detaches) {
   expect_served(2, "threads_detach", "SLUICE_LOG=info SLUICE_CONNECT_TIMEOUT=20s");

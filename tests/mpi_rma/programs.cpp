@@ -30,6 +30,7 @@ int run_programs(int argc, char** argv, int first) {
       {"threads_one_window", run_threads_one_window},
       {"threads_many_windows", run_threads_many_windows},
       {"threads_locks", run_threads_locks},
+      {"threads_first_lock_all", run_threads_first_lock_all},
       {"threads_make", run_threads_make},
       {"threads_detach", run_threads_detach},
       {"mixed", run_mixed},

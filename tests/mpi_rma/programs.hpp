@@ -38,6 +38,7 @@ void run_dynamic_types();
 void run_threads_one_window();
 void run_threads_many_windows();
 void run_threads_locks();
+void run_threads_first_lock_all();
 void run_threads_make();
 void run_threads_detach();  // detaching.cpp
 // mixed.cpp

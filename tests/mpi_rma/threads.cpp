@@ -129,34 +129,87 @@ void run_threads_many_windows() {
   }
 }
 
+namespace {
+
+/// Two numbers at a rank are equal under any lock.
+void expect_equal_numbers(int rank, long (&both)[2], MPI_Win window) {
+  MPI_Get(&both[0], 2, MPI_LONG, rank, 0, 2, MPI_LONG, window);
+  MPI_Win_flush(rank, window);
+  expect_equal(both[0], both[1], "two numbers under a lock");
+}
+
+/// Adds 1 to both, under an exclusive lock.
+void add_to_both(int rank, MPI_Win window) {
+  long both[2] = {};
+  expect_equal_numbers(rank, both, window);
+  ++both[0];
+  MPI_Put(&both[0], 1, MPI_LONG, rank, 0, 1, MPI_LONG, window);
+  MPI_Win_flush(rank, window);
+  MPI_Put(&both[0], 1, MPI_LONG, rank, 1, 1, MPI_LONG, window);
+}
+
+constexpr int kTurnsOfLocks = 40;
+
+/// A rank that no other thread of this rank locks, or none.
+int rank_of_thread(int thread, std::minstd_rand& random) {
+  const int rank = kThreads * static_cast<int>(random() % 2) + thread;
+  return rank < world_size() ? rank : -1;
+}
+
+}  // namespace
+
 /// Each thread locks ranks that no other thread of its rank locks at the time; an exclusive lock protects two numbers.
 void run_threads_locks() {
   const Shared<long> shared(2);
   const MPI_Win window = shared.window;
-  constexpr int kTurnsOfLocks = 40;
-  std::vector<std::vector<long>> added(kThreads, std::vector<long>(static_cast<std::size_t>(world_size())));
+  auto added = no_sums();
   on_threads([&](int thread, std::minstd_rand& random) {
     for (int i = 0; i < kTurnsOfLocks; ++i) {
-      const int rank = kThreads * static_cast<int>(random() % 2) + thread;
-      if (rank >= world_size()) continue;
+      const int rank = rank_of_thread(thread, random);
+      if (rank < 0) continue;
       const bool alone = random() % 3 != 0;
       long both[2] = {};
       MPI_Win_lock(alone ? MPI_LOCK_EXCLUSIVE : MPI_LOCK_SHARED, rank, 0, window);
-      MPI_Get(&both[0], 2, MPI_LONG, rank, 0, 2, MPI_LONG, window);
-      MPI_Win_flush(rank, window);
-      expect_equal(both[0], both[1], "two numbers under a lock");
       if (alone) {
-        ++both[0];
-        MPI_Put(&both[0], 1, MPI_LONG, rank, 0, 1, MPI_LONG, window);
-        MPI_Win_flush(rank, window);
-        MPI_Put(&both[0], 1, MPI_LONG, rank, 1, 1, MPI_LONG, window);
+        add_to_both(rank, window);
         ++added[static_cast<std::size_t>(thread)][static_cast<std::size_t>(rank)];
+      } else {
+        expect_equal_numbers(rank, both, window);
       }
       MPI_Win_unlock(rank, window);
     }
   });
   MPI_Barrier(MPI_COMM_WORLD);
   check_sums(added, shared.memory, window);
+}
+
+/// Threads of all ranks but the last lock ranks alone. The last one locks all for the first time meanwhile.
+void run_threads_first_lock_all() {
+  for (int windows = 0; windows < 5; ++windows) {
+    const Shared<long> shared(2);
+    const MPI_Win window = shared.window;
+    auto added = no_sums();
+    const auto lock_all = [&] {
+      long both[2] = {};
+      MPI_Win_lock_all(0, window);
+      for (int rank = 0; rank < world_size(); ++rank) expect_equal_numbers(rank, both, window);
+      MPI_Win_unlock_all(window);
+    };
+    on_threads([&](int thread, std::minstd_rand& random) {
+      const bool last = world_rank() == world_size() - 1;
+      for (int i = 0; i < kTurnsOfLocks; ++i) {
+        if (last && thread == 0) lock_all();
+        const int rank = last ? -1 : rank_of_thread(thread, random);
+        if (rank < 0) continue;
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, window);
+        add_to_both(rank, window);
+        ++added[static_cast<std::size_t>(thread)][static_cast<std::size_t>(rank)];
+        MPI_Win_unlock(rank, window);
+      }
+    });
+    MPI_Barrier(MPI_COMM_WORLD);
+    check_sums(added, shared.memory, window);
+  }
 }
 
 /// Threads make and free windows of communicators of their own, and attach memory, while the others use theirs.
