@@ -102,7 +102,7 @@ class Watch {
   /// The host stream that waits, or sleeps, in a wait of this end, for comparing; null: none.
   const void* sleeper() const noexcept { return sleeper_.load(); }
   void sleeps(const HostStream::Impl* stream) noexcept { sleeper_.store(stream); }
-  /// May be seen late: who looks for a sleeper finds one that has just gone on as well.
+  /// May be seen late: a look for sleepers may find one that has just gone on.
   void awakes() noexcept { sleeper_.store(nullptr, std::memory_order_release); }
 
  protected:
