@@ -95,10 +95,11 @@ struct Handshake::Impl final : StreamUser {
   }
 
   /// It might write an answer over the poison.
-  void await_own_stream() const noexcept {
+  void await_own_stream() noexcept {
     try {
       driver.synchronize(own.handle());
     } catch (const std::exception&) {  // the GPU's context has failed
+      unknown = true;
     }
   }
 

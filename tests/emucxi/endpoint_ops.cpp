@@ -112,7 +112,7 @@ fi_ops_atomic atomic_ops = layer::calls<fi_ops_atomic>([](fi_ops_atomic& has) {
 
 // --- set-up ----------------------------------------------------------------------------------------------------------
 
-int bind(fid* handle, fid* other, std::uint64_t flags) {
+int bind_endpoint(fid* handle, fid* other, std::uint64_t flags) {
   return layer::locked<Endpoint>(handle, [&](Endpoint& endpoint) {
     switch (other->fclass) {
       case FI_CLASS_CQ: return endpoint.bind(object<Queue>(other), flags);
@@ -131,7 +131,7 @@ int getname(fid_t handle, void* address, std::size_t* bytes) {
 
 fi_ops endpoint_fid_ops = layer::calls<fi_ops>([](fi_ops& has) {
   has.close = layer::close_part<Endpoint>;
-  has.bind = bind;
+  has.bind = bind_endpoint;
   has.control = layer::enable<Endpoint>;
 });
 fi_ops_cm cm_ops = layer::calls<fi_ops_cm>([](fi_ops_cm& has) { has.getname = getname; });

@@ -47,7 +47,7 @@ int reg(fid* handle, const void* memory, std::size_t bytes, std::uint64_t access
   return reg_attributes(handle, &attributes, flags, region);
 }
 
-int bind(fid* handle, fid* other, std::uint64_t flags) {
+int bind_region(fid* handle, fid* other, std::uint64_t flags) {
   return layer::locked<Region>(handle, [&](Region& region) {
     switch (other->fclass) {
       case FI_CLASS_EP: return region.bind(object<Endpoint>(other));
@@ -59,7 +59,7 @@ int bind(fid* handle, fid* other, std::uint64_t flags) {
 
 fi_ops region_fid_ops = layer::calls<fi_ops>([](fi_ops& has) {
   has.close = layer::close_part<Region>;
-  has.bind = bind;
+  has.bind = bind_region;
   has.control = layer::enable<Region>;
 });
 
