@@ -78,8 +78,8 @@ struct Of<64> {
 constexpr std::size_t kLong = 2048;
 
 /// Copies of at least this many bytes are left to the C library, which copies them with `rep movs`. 0 until it is
-/// initialised, which leaves all to the C library. On AMD's processors vectors are as fast within one core's cache, or
-/// faster (Zen 3 to 5).
+/// initialised, which leaves all to the C library. On AMD's processors vectors took as long within one
+/// core's cache, or less, wherever both were measured (Zen 3 to 5).
 const std::size_t rep_movs_min = [] {
   __builtin_cpu_init();
   return __builtin_cpu_is("amd") != 0 ? std::numeric_limits<std::size_t>::max() : kLong;

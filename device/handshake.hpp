@@ -33,7 +33,7 @@ class SLUICE_EXPORT Handshake {
   static void check_capture(Stream stream);
   /// False if the handle now names a stream of another GPU. @throws GpuError
   bool is_of(Stream stream) const;
-  /// True once the stream has passed all work that it was given here.
+  /// True if the stream has run all work that it was given here.
   bool idle() const noexcept;
 
   /// Signals the host when the stream comes there. Returns the number of the signal, from 1 on.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Locks, by one word at rank 0 and one at each rank. Both count exclusive and shared locks. An exclusive lock is first
 // counted at rank 0, which keeps `lock_all` out however many ranks are locked. Where processors change the words, that
-// count is left out until a rank calls `lock_all` (docs/design.md, "Epochs").
+// count begins when a rank calls `lock_all` for the first time (docs/design.md, "Epochs").
 #pragma once
 
 #include <sluice/collective_window.hpp>

@@ -43,7 +43,7 @@ class GpuLine final : public Line {
   }
 
   std::optional<Stream> gpu() const override { return gpu_stream(*variable_); }
-  void check() override { device::Handshake::check_capture(*gpu()); }
+  void check() const override { device::Handshake::check_capture(*gpu()); }
 
   void start(OperationList operations) override {
     take_back(operations);  // a queue may have ended between a start and its wait

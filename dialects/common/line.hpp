@@ -21,9 +21,9 @@ class Line {
 
   /// The stream, if it is one of a GPU.
   virtual std::optional<Stream> gpu() const = 0;
-  /// Before anything is changed for a start or a wait. @throws GpuError for a stream that takes no work now, since it
-  /// captures a graph or has been given up
-  virtual void check() {}
+  /// Before anything is changed for a start or a wait. @throws GpuError for a stream that takes no work now: it
+  /// captures a graph, or has been given up and is a line of messages
+  virtual void check() const {}
   /// Return at once. `wait` returns what could not be enqueued on a GPU's stream.
   virtual void start(OperationList operations) = 0;
   virtual void wait_all(OperationList operations) = 0;

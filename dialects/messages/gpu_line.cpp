@@ -69,7 +69,7 @@ class LineOfGpu final : public Line {
   }
 
   std::optional<Stream> gpu() const override { return handshake_->stream(); }
-  void check() override { handshake_->check(); }
+  void check() const override { handshake_->check(); }
 
   void start(OperationList operations) override {
     const std::uint64_t number = handshake_->signal();

@@ -481,7 +481,7 @@ TEST_P(WindowLocks, of_all_ranks_exclude_those_before_and_after_the_first_one) {
   });
 }
 
-/// Counts on the board who holds a lock, and checks that they may.
+/// Counts the holders of each lock on the board, and checks that they exclude each other.
 class Holders {
  public:
   explicit Holders(std::size_t ranks) : ranks_(ranks) {}
