@@ -13,15 +13,18 @@ namespace {
 /// Takes a given time per unit, and remembers the units that were requested.
 class Pretender : public Contender {
  public:
-  Pretender(double unit_ns, std::vector<long>& counts) : unit_ns_(unit_ns), counts_(counts) {}
+  Pretender(double unit_ns, std::vector<long>& counts, long period)
+      : unit_ns_(unit_ns), counts_(counts), period_(period) {}
   double run(long count) override {
     counts_.push_back(count);
     return unit_ns_ * static_cast<double>(count);
   }
+  long period() const override { return period_; }
 
  private:
   const double unit_ns_;
   std::vector<long>& counts_;
+  const long period_;
 };
 
 struct Measured {
@@ -29,12 +32,12 @@ struct Measured {
   std::vector<long> counts;  // of the samples
 };
 
-Measured measure_pretender(double unit_ns, const Budget& budget) {
+Measured measure_pretender(double unit_ns, const Budget& budget, long period = 1) {
   Measured result;
   const int code = sluice::run_threads(1, [&](sluice::Context& context) {
     const auto collectives = apps::make_sluice_collectives(context);
     Team team{0, 1, *collectives};
-    Entry entry{"sluice", "ours", std::make_unique<Pretender>(unit_ns, result.counts)};
+    Entry entry{"sluice", "ours", std::make_unique<Pretender>(unit_ns, result.counts, period)};
     result.measurement = measure(team, std::span(&entry, 1), budget);
   });
   EXPECT_EQ(code, 0);
@@ -86,6 +89,12 @@ TEST(Measure, estimates_no_longer_than_it_must) {
   });
   EXPECT_EQ(code, 0);
   EXPECT_LE(units, 3 * (1 + 4 + 16));
+}
+
+TEST(Measure, a_sample_has_a_multiple_of_the_units_after_which_all_is_as_before) {
+  EXPECT_EQ(measure_pretender(1e6, {.rounds = 1}, 2).measurement.batch, 2);
+  EXPECT_EQ(measure_pretender(1e6, {.rounds = 1, .batch = 3}, 2).measurement.batch, 4);
+  EXPECT_EQ(measure_pretender(10, {.rounds = 1}, 3).measurement.batch, 102);
 }
 
 TEST(Measure, leaves_out_units_that_fill_no_sample) {

@@ -38,6 +38,8 @@ inline sluice::Rank root_of(const Workload& workload, unsigned step) {
   return step % 2 == 0 ? 0 : workload.context.size() - 1;
 }
 
+inline long period_of(const Workload& workload) { return workload.collective == Collective::broadcast ? 2 : 1; }
+
 /// With --touch, computes what a rank gives: finite numbers, others in each step.
 inline void compute(const Workload& workload, std::byte* given, unsigned step) {
   if (!workload.options.touch) return;

@@ -24,6 +24,8 @@ class Contender {
   /// Runs the unit of its bench (a round trip, a window of messages, a step of a halo) `count` times.
   /// @returns the time that this took on this rank, in nanoseconds
   virtual double run(long count) = 0;
+  /// After so many units everything is as it was. A sample is the mean of a multiple of them.
+  virtual long period() const { return 1; }
 };
 
 /// A contender, as it is measured and reported.

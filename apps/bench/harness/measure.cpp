@@ -20,13 +20,14 @@ constexpr long kMinSamples = 3;    // of a round
 
 // The units of a batch, the same for all contenders. The slowest contender decides how many fill a round: kernels that
 // wait for each other may get the GPU in time slices only, and then a unit takes milliseconds.
-long units_of_batch(const Budget& budget, std::span<const double> unit_ns) {
+long units_of_batch(const Budget& budget, std::span<const double> unit_ns, long period) {
   const auto [shortest, longest] = std::ranges::minmax(unit_ns);
   const long fill_round = std::max(std::lround(kRoundNs / longest), 1L);
   const long units = budget.batch > 0          ? std::min(budget.batch, fill_round)
                      : shortest < kMinSampleNs ? kBatchOfShortUnits
                                                : 1;
-  return budget.iterations > 0 ? std::min(units, budget.iterations) : units;
+  const long whole = (units + period - 1) / period * period;
+  return budget.iterations > 0 ? std::min(whole, budget.iterations) : whole;
 }
 
 // The number of samples in a round.
@@ -80,11 +81,13 @@ double estimate(Team& team, Contender& contender) {
 Measurement measure(Team& team, std::span<Entry> entries, const Budget& budget) {
   Measurement measured;
   std::vector<double> unit_ns;
+  long period = 1;
   for (const Entry& entry : entries) {
+    period = std::max(period, entry.contender->period());
     unit_ns.push_back(estimate(team, *entry.contender));
     measured.timings.push_back({entry.name, entry.what, {}});
   }
-  measured.batch = units_of_batch(budget, unit_ns);
+  measured.batch = units_of_batch(budget, unit_ns, period);
   for (int round = 0; round < budget.rounds; ++round) {
     for (std::size_t i = 0; i < entries.size(); ++i) {
       const std::size_t turn = round % 2 == 0 ? i : entries.size() - 1 - i;

@@ -25,7 +25,7 @@ struct Budget {
   /// The units of a round, without those that fill no whole batch; 0: as many as take about 10 ms.
   long iterations = 0;
   /// The most units of a batch. A batch is smaller if it would take longer than a round of 10 ms. 0: a batch is one
-  /// unit, or 100 units if one takes less than a microsecond.
+  /// unit, or 100 units if one takes less than a microsecond. Then as many more as the longest period needs.
   long batch = 0;
 };
 

@@ -24,6 +24,7 @@ class OurCollective : public Contender {
     if (queue_) return queue_->drive(workload_.drive, count, [this] { step(queue_->stream()); });
     return timed_steps(count, [this] { step({}); });
   }
+  long period() const override { return period_of(workload_); }
 
  private:
   static constexpr long kItems = 64;  // at most, of a step

@@ -46,6 +46,7 @@ class MpiCollective : public Contender {
       ++turn_;
     });
   }
+  long period() const override { return period_of(workload_); }
 
  private:
   void sum(MPI_Comm among) {
