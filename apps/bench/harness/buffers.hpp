@@ -61,6 +61,14 @@ void keep(const T& value) {
   asm volatile("" : : "r,m"(value) : "memory");
 }
 
+/// With --touch, writes a payload, as a program does that computes it. Every contender of round trips calls it before
+/// each put.
+inline void compute(const Workload& workload, std::byte* source) {
+  if (!workload.options.touch) return;
+  std::memset(source, 1, workload.bytes);
+  keep(source);
+}
+
 /// With --touch, reads a payload. Every contender calls it for each message that it has received.
 inline void touch(const Workload& workload, const std::byte* payload) {
   if (workload.options.touch) keep(sum(payload, workload.bytes));

@@ -10,8 +10,10 @@
 
 namespace bench {
 
-/// The items (see Queue) that a step of a ping-pong enqueues: put, wait, read, release.
+/// The items (see Queue) that a step enqueues: put, wait, read, release.
 inline constexpr long kItemsPerStep = 4;
+/// Those of a ping-pong with --touch: acquire and write, too.
+inline constexpr long kItemsPerComputedStep = 6;
 
 /// A contender of Sluice.
 struct Ours {

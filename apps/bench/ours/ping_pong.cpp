@@ -3,6 +3,7 @@
 #include "apps/bench/harness/gpu_queue.hpp"
 #include "apps/bench/ours/kernel_ping_pong.hpp"
 #include "apps/bench/ours/ours.hpp"
+#include "apps/bench/ours/received.hpp"
 
 #include <fmt/core.h>
 
@@ -31,6 +32,12 @@ class Pair {
     in_.wait_connected();
   }
 
+  /// With --touch, writes the source.
+  void compute(const Workload& workload, Queue* queue, sluice::Stream stream) {
+    if (!workload.options.touch) return;
+    out_.acquire(stream);
+    bench::compute(workload, queue, source_.all().data());
+  }
   void put(sluice::Stream stream) { out_.put(stream, 0, bytes_); }
   const std::byte* wait(sluice::Stream stream) { return in_.wait(stream).data(); }
   void release(sluice::Stream stream) { in_.release(stream); }
@@ -56,10 +63,14 @@ class InOrder : public Contender {
 
   double run(long count) override {
     return timed_ping_pong(
-        workload_, count, [this] { pair_.put({}); }, [this] { receive(); });
+        workload_, count, [this] { send(); }, [this] { receive(); });
   }
 
  private:
+  void send() {
+    pair_.compute(workload_, nullptr, {});
+    pair_.put({});
+  }
   void receive() {
     touch(workload_, pair_.wait({}));
     pair_.release({});
@@ -72,7 +83,9 @@ class InOrder : public Contender {
 class OnStream : public Contender {
  public:
   explicit OnStream(const Workload& workload)
-      : workload_(workload), queue_(make_queue(workload, kItemsPerStep)), pair_(workload, queue_->stream()) {}
+      : workload_(workload),
+        queue_(make_queue(workload, workload.options.touch ? kItemsPerComputedStep : kItemsPerStep)),
+        pair_(workload, queue_->stream()) {}
   std::string describe() const { return pair_.describe(); }
 
   double run(long count) override {
@@ -85,12 +98,13 @@ class OnStream : public Contender {
     if (workload_.first) put(stream);
     const std::byte* payload = nullptr;
     queue_->verb(Drive::enqueue_wait, [&] { payload = pair_.wait(stream); });
-    if (workload_.options.touch) queue_->run([this, payload] { touch(workload_, payload); });
+    read(workload_, queue_.get(), payload);
     queue_->verb(Drive::enqueue_release, [&] { pair_.release(stream); });
     if (!workload_.first) put(stream);
   }
 
   void put(sluice::Stream stream) {
+    pair_.compute(workload_, queue_.get(), stream);
     queue_->verb(Drive::enqueue_put, [&] { pair_.put(stream); });
   }
 

@@ -15,4 +15,13 @@ inline void read(const Workload& workload, Queue* queue, const std::byte* payloa
   }
 }
 
+/// With --touch, writes a source: now, or on the queue if there is one.
+inline void compute(const Workload& workload, Queue* queue, std::byte* source) {
+  if (queue == nullptr) {
+    compute(workload, source);
+  } else if (workload.options.touch) {
+    queue->run([&workload, source] { compute(workload, source); });
+  }
+}
+
 }  // namespace bench

@@ -39,9 +39,9 @@ class FloorLink {
     }
   }
 
+  std::byte* source(Message message) const { return source_ + message.slot * bytes_; }
   void put(Message message) {
-    const std::size_t at = message.slot * bytes_;
-    std::memcpy(pages_.theirs() + target_at_ + at, source_ + at, bytes_);
+    std::memcpy(pages_.theirs() + target_at_ + message.slot * bytes_, source(message), bytes_);
     counter(pages_.theirs(), 0).store(message.number + 1, std::memory_order_release);
   }
   const std::byte* await(Message message) {
@@ -70,7 +70,7 @@ class FloorLink {
   const std::size_t source_at_;
   SharedPages pages_;
   std::optional<Pages> user_source_;
-  const std::byte* source_ = nullptr;
+  std::byte* source_ = nullptr;
   std::uint64_t arrived_ = 0;               // messages of the peer that this rank has seen
   std::array<std::uint64_t, 2> signals_{};  // that this rank has sent, of each kind
 };
@@ -95,6 +95,7 @@ class SharedCopyLink : private FloorLink {
     return FloorLink::await(message);
   }
   using FloorLink::finish_run;
+  using FloorLink::source;
 
  private:
   const std::size_t half_;

@@ -3,6 +3,7 @@
 //
 // Such a rival is a Link. Each of its two ranks has a source and a target with the same number of slots, and
 //
+//     std::byte* source(Message)          its slot of the source
 //     void put(Message)                   writes the message from its slot of the source into the same slot of the
 //                                         peer's target, and then tells the peer
 //     const std::byte* await(Message)     waits for a message of the peer, and returns its payload in the target
@@ -48,6 +49,7 @@ class LinkPingPong : public Contender {
     const double taken = timed_ping_pong(
         workload_, count,
         [this] {
+          compute(workload_, link_.source({sent_, 0}));
           link_.put({sent_++, 0});
         },
         [this] {

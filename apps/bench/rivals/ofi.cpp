@@ -36,13 +36,13 @@ class OfiLink {
     peer_ = endpoint_.reach(theirs_);
   }
 
+  std::byte* source(Message message) { return memory_.data() + source_at_ + message.slot * bytes_; }
   void put(Message message) {
     const std::size_t at = message.slot * bytes_;
-    const std::byte* const source = memory_.data() + source_at_ + at;
     if (mode_ == OfiMode::data) {
-      write_with_data(source, bytes_, target_at_ + at, kSignals + message.slot);
+      write_with_data(source(message), bytes_, target_at_ + at, kSignals + message.slot);
     } else {
-      if (bytes_ > 0) write(source, bytes_, target_at_ + at);
+      if (bytes_ > 0) write(source(message), bytes_, target_at_ + at);
       set_counter(0, message.number + 1);
     }
   }

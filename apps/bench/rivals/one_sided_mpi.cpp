@@ -104,6 +104,7 @@ class PutFlushPingPong : public Contender {
 
  private:
   void put() {
+    compute(workload_, source_.data());
     if (workload_.bytes > 0) {
       window_.put(source_.data(), workload_.bytes);
       window_.flush();
@@ -190,6 +191,7 @@ class PscwPingPong : public Contender {
 
  private:
   void put() {
+    compute(workload_, source_.data());
     MPI_Win_start(peer_, 0, window_.get());
     window_.put(source_.data(), workload_.bytes);
     MPI_Win_complete(window_.get());
@@ -226,7 +228,10 @@ class FencePingPong : public Contender {
   }
 
  private:
-  void put() { window_.put(source_.data(), workload_.bytes); }
+  void put() {
+    compute(workload_, source_.data());
+    window_.put(source_.data(), workload_.bytes);
+  }
   void answer() {
     touch(workload_, window_.payload());
     put();

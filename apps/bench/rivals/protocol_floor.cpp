@@ -17,10 +17,14 @@ class ProtocolPingPong : public Contender {
 
   double run(long count) override {
     return timed_ping_pong(
-        workload_, count, [this] { protocol_.put(workload_.bytes); }, [this] { receive(); });
+        workload_, count, [this] { send(); }, [this] { receive(); });
   }
 
  private:
+  void send() {
+    compute(workload_, protocol_.source());
+    protocol_.put(workload_.bytes);
+  }
   void receive() {
     const std::byte* payload = protocol_.wait();
     if (target_) payload = static_cast<const std::byte*>(std::memcpy(target_->data(), payload, workload_.bytes));

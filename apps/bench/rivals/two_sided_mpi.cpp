@@ -32,6 +32,7 @@ class SendRecvPingPong : public Contender {
 
  private:
   void send() {
+    compute(workload_, source_.data());
     MPI_Send(source_.data(), count_of(workload_), MPI_BYTE, workload_.peer, kMpiTag, world_.communicator());
   }
   void receive() {
@@ -57,14 +58,19 @@ class PersistentPingPong : public Contender {
   double run(long count) override {
     return timed_steps(count, [this] {
       in_.start();
-      if (workload_.first) out_.run();
+      if (workload_.first) send();
       in_.wait();
       touch(workload_, target_.data());
-      if (!workload_.first) out_.run();
+      if (!workload_.first) send();
     });
   }
 
  private:
+  void send() {
+    compute(workload_, source_.data());
+    out_.run();
+  }
+
   const Workload workload_;
   apps::MpiWorld world_;
   Pages source_;
