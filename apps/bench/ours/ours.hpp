@@ -12,7 +12,7 @@ namespace bench {
 
 /// The items (see Queue) that a step enqueues: put, wait, read, release.
 inline constexpr long kItemsPerStep = 4;
-/// Those of a ping-pong with --touch: acquire and write, too.
+/// A step with --touch has two more: acquire, and the write to the source.
 inline constexpr long kItemsPerComputedStep = 6;
 
 /// A contender of Sluice.
