@@ -8,6 +8,14 @@ function(add_mpi_program name)
   target_compile_definitions(${name} PRIVATE MPICH_SKIP_MPICXX OMPI_SKIP_MPICXX)
 endfunction()
 
+# add_mpi_objects(NAME SOURCES...): what several programs have in common; each of them has $<TARGET_OBJECTS:NAME>.
+function(add_mpi_objects name)
+  add_library(${name} OBJECT ${ARGN})
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_compile_definitions(${name} PRIVATE MPICH_SKIP_MPICXX OMPI_SKIP_MPICXX)
+  target_link_libraries(${name} PRIVATE MPI::MPI_CXX)
+endfunction()
+
 # A program on streams of CUDA's driver. On a machine with a GPU the driver is found where the system has it.
 function(add_mpi_program_with_cuda name library)
   add_mpi_program(${name} ${ARGN})
