@@ -100,11 +100,12 @@ test_part() {
 }
 
 cmd_test() {
-  local presets=(release) target=all which=(-LE full) parts=() part status=0
+  local presets=(release) target=all which=(-LE full) parts=() part status=0 only_built=''
   case ${1:-} in
     '') ;;
     --sanitizers)
-      presets=(asan tsan) target=build-sanitized which=(-L conformance -LE 'full|slow') without_kokkos=yes && shift ;;
+      presets=(asan tsan) target=build-sanitized which=(-L conformance -LE 'full|slow') without_kokkos=yes && shift
+      [ "${1:-}" != --only-built ] || { only_built=yes && shift; } ;;
     --preset)
       presets=("${2:-}") && is_preset "${presets[0]}" && shift 2
       [[ ! ${presets[0]} =~ ^(apps|install|install-tsan)$ ]] || bad_usage "the preset ${presets[0]} has no tests" ;;
@@ -120,6 +121,10 @@ cmd_test() {
   esac
   [ $# = 0 ] || bad_usage "test does not know '$1'"
   mkdir -p "$logs"
+  if [ -n "$only_built" ]; then
+    for part in "${presets[@]}"; do setup_preset "$part" && build "$part" "$target" || return; done
+    return
+  fi
   : >"$logs/summary"
   if [ ${#parts[@]} -gt 0 ]; then
     for part in "${parts[@]}"; do (test_part "$part") || status=1; done
