@@ -55,11 +55,13 @@ cmd_lint() {
   mkdir -p "$logs"
   : >"$logs/lint-summary"
   say "lint: format, house, shell, clang-tidy"
-  lint_step format lint_format || status=1
-  lint_step house python3 tests/house.py || status=1
-  lint_step shell shellcheck -x -a dev .ci/run || status=1
+  local steps=() step
+  lint_step format lint_format & steps+=($!)
+  lint_step house python3 tests/house.py & steps+=($!)
+  lint_step shell shellcheck -x -a dev .ci/run & steps+=($!)
   lint_step configure cmake --preset lint -DCMAKE_UNITY_BUILD=$together -DSLUICE_UNITY_BUILD=$together \
     -DCMAKE_UNITY_BUILD_BATCH_SIZE=40 || status=1
+  for step in "${steps[@]}"; do wait "$step" || status=1; done
   lint_step clang-tidy lint_tidy "$checks" || status=1
   return $status
 }
