@@ -15,7 +15,7 @@ class Barrier {
  public:
   Barrier(Rank rank, int size) : rank_(rank), size_(size) {}
 
-  int rounds() const noexcept { return std::bit_width(static_cast<unsigned>(size_ - 1)); }
+  int rounds() const noexcept { return static_cast<int>(std::bit_width(static_cast<unsigned>(size_ - 1))); }
   /// The rank that this one signals in a round, and the one that it waits for.
   Rank to(int round) const noexcept { return static_cast<Rank>((rank_ + distance(round)) % size_); }
   Rank from(int round) const noexcept { return static_cast<Rank>((rank_ - distance(round) + size_) % size_); }

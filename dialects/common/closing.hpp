@@ -14,7 +14,7 @@ template <class End>
 void begin_to_close(End& end) noexcept {
   try {
     end.close(Timeout::zero());
-  } catch (const std::exception&) {  // a timeout
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): a timeout
   }
 }
 

@@ -199,7 +199,11 @@ void free_requests(std::size_t most) {
     const auto is_one = [&](const State& one) { return may_be_dropped(*one); };
     auto extra = static_cast<std::size_t>(std::ranges::count_if(all, is_one));
     extra -= std::min(extra, most);
-    freed = take_if(all, [&](const Requested& one) { return extra > 0 && may_be_dropped(one) && extra-- > 0; });
+    freed = take_if(all, [&](const Requested& one) {
+      if (extra == 0 || !may_be_dropped(one)) return false;
+      --extra;
+      return true;
+    });
     requests().look_at = 2 * all.size();  // not at each call, since each looks at all
   }
   for (const State& one : freed) free_in_mpi(*one);

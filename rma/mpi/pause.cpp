@@ -35,7 +35,8 @@ Pause::Pause(Context& context, MPI_Comm comm, std::string_view what)
 void Pause::operator()() {
   serve_mailboxes();
   const bool rested = rest_.spin_or_yield(crowded() ? kYieldingInCrowd : base::kYielding);
-  if (!rested || (++count_ > kPlainLooks && count_ % kLooksForMessages == 0)) {
+  if (rested) ++count_;
+  if (!rested || (count_ > kPlainLooks && count_ % kLooksForMessages == 0)) {
     int flag = 0;
     PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_, &flag, MPI_STATUS_IGNORE);
   }
