@@ -134,7 +134,7 @@ void CollectiveWindow::Impl::call(std::optional<Timeout> timeout, Work work) {
   const auto* const words = links.peers.words_now(rank);
   if (closing_ || locks == nullptr || words == nullptr) return false;
   try {
-    return locks->lock_now(*words, links.peers.masters_words_now(), rank, kind);
+    return locks->lock_now(*words, [this] { return links.peers.masters_words_now(); }, rank, kind);
   } catch (const Error& error) {
     note(error);
     throw;
@@ -143,7 +143,7 @@ void CollectiveWindow::Impl::call(std::optional<Timeout> timeout, Work work) {
 [[gnu::always_inline]] inline bool CollectiveWindow::Impl::unlock_now(Rank rank) {
   rma::Locks* const locks = epochs.locks_now();
   const auto* const words = links.peers.words_now(rank);
-  const auto* const masters = links.peers.masters_words_now();
+  const auto masters = [this] { return links.peers.masters_words_now(); };
   if (closing_ || locks == nullptr || words == nullptr || timeout_ != kForever || !locks->is_the_one(rank, masters))
     return false;
   try {

@@ -39,7 +39,9 @@ class Epochs {
   /// `rank`: -1: any rank.
   bool locks(Rank rank) const { return rank < 0 ? locks_.any() : locks_.all() || locks_.holds(rank); }
   /// A rank is locked, or a target of `start`.
-  bool accesses(Rank rank) const { return locks(rank) || posts_.accesses(rank); }
+  [[gnu::always_inline]] bool accesses(Rank rank) const {
+    return locks_.all() || locks_.holds(rank) || posts_.accesses(rank);
+  }
 
   void fence(auto&& call) {
     check_outside(call, "fence", true);

@@ -19,10 +19,13 @@ namespace sluice::rma {
 class Locks {
  public:
   using Kind = CollectiveWindow::Lock;
+  static constexpr Rank kMaster = 0;  ///< counts the locks of all ranks
 
   bool any() const noexcept { return all_ || !held_.empty(); }
   bool all() const noexcept { return all_; }
-  bool holds(Rank rank) const { return is_of(place_of(rank), rank); }
+  [[gnu::always_inline]] bool holds(Rank rank) const {
+    return held_.size() == 1 ? held_.front().rank == rank : is_of(place_of(rank), rank);
+  }
 
   /// `counted`: false: the program knows that no rank has a lock which this one excludes, so no word is changed.
   void lock(auto& call, Rank rank, Kind kind, bool counted) {
@@ -52,31 +55,43 @@ class Locks {
   }
 
   // The short way of a rank that holds no other lock, if each word is changed by one atomic instruction, which takes
-  // long. False: nothing has changed, and `lock` or `unlock` is to be called. `its`: the words of the rank; `masters`:
-  // those of rank 0, which shared locks need not.
+  // long. False: nothing has changed, and `lock` or `unlock` is to be called. `its`: the words of the rank;
+  // `masters()`: those of rank 0, which are asked for only if the lock needs them; null: they are not mapped.
   /// A rank that sees an exclusive lock which is then taken back waits, or steps back.
-  bool lock_now(const detail::MappedWords& its, const detail::MappedWords* masters, Rank rank, Kind kind) {
-    const bool has_room = held_.capacity() != 0;  // nothing is allocated once words have changed
-    if (all_ || !held_.empty() || !has_room) return false;
+  bool lock_now(const detail::MappedWords& its, auto masters, Rank rank, Kind kind) {
+    if (!may_lock_now()) return false;
     const Held added = added_by(rank, kind);
-    if (kind == Kind::exclusive && (exclusive_ == Exclusive::unused || (added.at_master != 0 && masters == nullptr)))
-      return false;
-    if (!add_now(its, masters, added)) [[unlikely]] {
-      subtract_now(its, masters, added);
+    if (kind == Kind::exclusive && exclusive_ == Exclusive::unused) return false;
+    const detail::MappedWords* const of_master = added.at_master == 0 ? nullptr : masters();
+    if (added.at_master != 0 && of_master == nullptr) return false;
+    if (!add_now(its, of_master, added)) [[unlikely]] {
+      subtract_now(its, of_master, added);
       return false;
     }
     held_.push_back(added);
     return true;
   }
   /// The rank has the only lock, which is counted. Its accesses have completed.
-  void unlock_now(const detail::MappedWords& its, const detail::MappedWords* masters) {
-    subtract_now(its, masters, held_.front());
+  void unlock_now(const detail::MappedWords& its, auto masters) {
+    subtract_now(its, held_.front().at_master == 0 ? nullptr : masters(), held_.front());
     held_.clear();
   }
   /// `unlock_now` may be called.
-  bool is_the_one(Rank rank, const detail::MappedWords* masters) const {
+  bool is_the_one(Rank rank, auto masters) const {
     return held_.size() == 1 && held_.front().rank == rank && held_.front().at_rank != 0 &&
-           (held_.front().at_master == 0 || masters != nullptr);
+           (held_.front().at_master == 0 || masters() != nullptr);
+  }
+  // The same for a lock that is not counted.
+  bool lock_uncounted_now(Rank rank) {
+    if (!may_lock_now()) return false;
+    held_.push_back({rank, 0, 0});
+    return true;
+  }
+  bool unlock_uncounted_now(Rank rank) {
+    if (held_.size() != 1 || held_.front().rank != rank || held_.front().at_rank + held_.front().at_master != 0)
+      return false;
+    held_.clear();
+    return true;
   }
 
   /// Steps back while it waits: exclusive locks do not.
@@ -98,6 +113,9 @@ class Locks {
   }
 
  private:
+  /// There is no other lock, and room for one: nothing is allocated once words have changed.
+  bool may_lock_now() const { return !all_ && held_.empty() && held_.capacity() != 0; }
+
   /// A lock, and what it has added to words.
   struct Held {
     Rank rank;
@@ -112,7 +130,6 @@ class Locks {
   All::iterator of(All::const_iterator place) { return held_.begin() + (place - held_.cbegin()); }
 
   enum class WhileItWaits : bool { stays, steps_back };
-  static constexpr Rank kMaster = 0;
 
   /// How this rank takes exclusive locks.
   enum class Exclusive : std::uint8_t { unused, uncounted, counted };

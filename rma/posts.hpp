@@ -36,18 +36,18 @@ class Posts {
 
   void post(auto& call, std::span<const Rank> origins) {
     if (posted_) call.misuse("post before the wait of the last one");
-    std::vector<Mark> marks;
+    marks_.clear();
     std::size_t reached = 0;
     try {
       for (; reached < origins.size(); ++reached) {
         const Rank origin = origins[reached];
         const bool told = (!told_.empty() && told_.contains(origin)) || call.signal_post(origin);
-        if (!told) marks.push_back({origin});
+        if (!told) marks_.push_back({origin});
       }
-      if (!marks.empty()) make_marks(call, marks);
+      if (!marks_.empty()) make_marks(call, marks_);
     } catch (...) {
       told_.insert(origins.begin(), origins.begin() + static_cast<std::ptrdiff_t>(reached));
-      for (const Mark& mark : marks)
+      for (const Mark& mark : marks_)
         if (!mark.made) told_.erase(mark.origin);
       throw;
     }
@@ -141,6 +141,7 @@ class Posts {
   int size_;
   std::vector<Rank> exposed_to_;
   std::size_t completed_ = 0;      // of these origins
+  std::vector<Mark> marks_;        // that `post` has to make, kept for its memory
   std::unordered_set<Rank> told_;  // origins, by a `post` that ran out of time
   bool posted_ = false;
   std::vector<Rank> accessed_;

@@ -320,6 +320,12 @@ class SLUICE_EXPORT MappedWords {
   static MappedWords of(const Target& target);
 
   bool exist() const noexcept { return words_ != nullptr; }
+  /// The words from `offset` on.
+  MappedWords from(std::size_t offset) const noexcept {
+    MappedWords words = *this;
+    if (exist()) words.words_ += offset;
+    return words;
+  }
   /// Like Target::fetch_add, without a look at the offset. `offset`: of a word in the window.
   /// @throws Error the failure of the target; nothing has changed
   std::uint64_t add(std::size_t offset, std::uint64_t value) const;

@@ -2,6 +2,8 @@
 #include "rma/mpi/accesses.hpp"
 
 #include "rma/mpi/calls.hpp"
+#include "rma/mpi/steps.hpp"
+#include "rma/mpi/types.hpp"
 
 namespace sluice::mpi_rma {
 namespace {
@@ -52,6 +54,7 @@ std::optional<int> put(const Call& call, const Here& from, const There& to) {
   RmaWindow* const found = find_window(call.win);
   if (found == nullptr) return left_to_mpi(call);
   if (!valid(from) || !valid(*found, to)) return std::nullopt;
+  learn_size(from.type);
   return access(*found, to.rank, call, [&](RmaWindow& window, Epochs::Lock&) { put(window, from, to); });
 }
 
@@ -59,6 +62,7 @@ std::optional<int> get(const Call& call, const Here& to, const There& from) {
   RmaWindow* const found = find_window(call.win);
   if (found == nullptr) return left_to_mpi(call);
   if (!valid(to) || !valid(*found, from)) return std::nullopt;
+  learn_size(to.type);
   return access(*found, from.rank, call, [&](RmaWindow& window, Epochs::Lock&) { get(window, to, from); });
 }
 
@@ -67,6 +71,7 @@ std::optional<int> change(const Call& call, const Here& operands, const Here* re
   if (found == nullptr) return left_to_mpi(call);
   const bool fits = (valid(operands) || op == MPI_NO_OP) && (result == nullptr || valid(*result)) && predefined(op);
   if (!fits || !valid(*found, to)) return std::nullopt;
+  learn_change(op, to.type);
   return access(*found, to.rank, call, [&](RmaWindow& window, Epochs::Lock& lock) {
     accumulate(window, lock, operands, result == nullptr ? Here{} : *result, to, op);
   });
@@ -75,6 +80,7 @@ std::optional<int> change(const Call& call, const Here& operands, const Here* re
 std::optional<int> compare_and_swap(const Call& call, const Swap& buffers, const There& to) {
   RmaWindow* const found = find_window(call.win);
   if (found == nullptr || !valid(*found, to)) return std::nullopt;
+  learn_change(MPI_BAND, to.type);
   return access(*found, to.rank, call, [&](RmaWindow& window, Epochs::Lock& lock) {
     compare_and_swap(window, lock, buffers.desired, buffers.expected, buffers.result, to);
   });

@@ -42,11 +42,13 @@ Areas::Area& Areas::find_area(int rank) {
 }
 
 void Areas::open(Area& area, int rank) {
+  const Part& part = parts_[static_cast<std::size_t>(rank)];
+  area.bytes = part.bytes;
+  area.unit = part.unit;
   if (!mapped_.empty()) {
     area.memory = mapped_[static_cast<std::size_t>(rank)];
     return;
   }
-  const Part& part = parts_[static_cast<std::size_t>(rank)];
   if (part.number == 0)
     throw Refused(MPI_ERR_RMA_RANGE, "rank " + std::to_string(rank) + " has no memory in the window");
   Target target = context_.target(part.rank, memory_name(part.number));

@@ -31,12 +31,15 @@ class Areas {
   /// MPI has mapped the memory of all ranks, at these addresses.
   void map(std::vector<std::byte*> memory) { mapped_ = std::move(memory); }
 
-  /// Like `mapped`; null also if the bytes of another rank were accessed before.
-  std::byte* mapped_last(int rank) {
-    if (rank != last_rank_) return nullptr;
-    if (last_->memory != nullptr) last_->used = true;
-    return last_->memory;
-  }
+  /// The memory of a rank that is mapped here.
+  struct Mapped {
+    std::byte* memory = nullptr;  ///< null: the target reaches it
+    std::int64_t bytes = 0;
+    std::int64_t unit = 1;
+    bool used = false;  ///< since the last drain
+  };
+  /// Null: the memory is not mapped, or another rank was accessed before.
+  Mapped* mapped_last(int rank) { return rank == last_rank_ && last_->memory != nullptr ? last_ : nullptr; }
 
   /// False: the rank has not attached all of these bytes, of a dynamic window.
   bool reaches(int rank, std::uint64_t offset, std::size_t bytes);
@@ -84,12 +87,10 @@ class Areas {
     Slice from;
     std::byte* to;
   };
-  struct Area {
+  struct Area : Mapped {
     Target target;  // empty: MPI maps the memory
     Region mapping;
-    std::byte* memory = nullptr;  // of the rank, mapped here; null: the target reaches it
-    RemoteMailbox mailbox;        // if it is not mapped
-    bool used = false;            // since the last drain
+    RemoteMailbox mailbox;  // if it is not mapped
     std::vector<Read> reads;
   };
   Area& area(int rank) { return rank == last_rank_ ? *last_ : find_area(rank); }

@@ -1,27 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // MPI's calls that open and close epochs, and complete accesses.
 #include <atomic>
-#include <vector>
 
 #include "rma/mpi/calls.hpp"
 #include "rma/mpi/direct.hpp"
 
 namespace sluice::mpi_rma {
 namespace {
-
-/// The ranks of the group, in the window.
-std::vector<int> ranks_of(MPI_Group group, const RmaWindow& window) {
-  int count = 0;
-  PMPI_Group_size(group, &count);
-  std::vector<int> numbers(static_cast<std::size_t>(count));
-  std::vector<int> ranks(numbers.size());
-  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int>(i);
-  MPI_Group all = MPI_GROUP_NULL;
-  PMPI_Comm_group(window.comm, &all);
-  if (count > 0) PMPI_Group_translate_ranks(group, count, numbers.data(), all, ranks.data());
-  PMPI_Group_free(&all);
-  return ranks;
-}
 
 /// False for a rank that MPI refuses.
 bool has(const RmaWindow& window, int rank) { return rank == MPI_PROC_NULL || (rank >= 0 && rank < window.size); }
@@ -66,14 +51,14 @@ int MPI_Win_post(MPI_Group group, int assertion, MPI_Win win) {
   RmaWindow* const found = find_window(win);
   if (found == nullptr || group == MPI_GROUP_NULL) SLUICE_RMA_BEHIND(Win_post, group, assertion, win);
   return serve(*found,
-               [&](RmaWindow& window, Epochs::Lock& lock) { window.epochs->post(lock, ranks_of(group, window)); });
+               [&](RmaWindow& window, Epochs::Lock& lock) { window.epochs->post(lock, window.ranks_of(group)); });
 }
 
 int MPI_Win_start(MPI_Group group, int assertion, MPI_Win win) {
   RmaWindow* const found = find_window(win);
   if (found == nullptr || group == MPI_GROUP_NULL) SLUICE_RMA_BEHIND(Win_start, group, assertion, win);
   return serve(*found,
-               [&](RmaWindow& window, Epochs::Lock& lock) { window.epochs->start(lock, ranks_of(group, window)); });
+               [&](RmaWindow& window, Epochs::Lock& lock) { window.epochs->start(lock, window.ranks_of(group)); });
 }
 
 int MPI_Win_complete(MPI_Win win) {
@@ -95,6 +80,7 @@ int MPI_Win_test(MPI_Win win, int* flag) {
 }
 
 int MPI_Win_lock(int type, int rank, int assertion, MPI_Win win) {
+  if (lock_directly(win, type, rank, assertion)) return MPI_SUCCESS;
   RmaWindow* const found = find_window(win);
   const bool known = type == MPI_LOCK_SHARED || type == MPI_LOCK_EXCLUSIVE;
   if (found == nullptr || !known || !has(*found, rank)) SLUICE_RMA_BEHIND(Win_lock, type, rank, assertion, win);
@@ -104,6 +90,7 @@ int MPI_Win_lock(int type, int rank, int assertion, MPI_Win win) {
 }
 
 int MPI_Win_unlock(int rank, MPI_Win win) {
+  if (unlock_directly(win, rank)) return MPI_SUCCESS;
   RmaWindow* const found = find_window(win);
   if (found == nullptr || !has(*found, rank)) SLUICE_RMA_BEHIND(Win_unlock, rank, win);
   if (rank == MPI_PROC_NULL) return MPI_SUCCESS;

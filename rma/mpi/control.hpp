@@ -54,6 +54,13 @@ class Control {
   std::uint64_t compare_swap(Rank rank, Place place, std::size_t word, std::uint64_t expected, std::uint64_t desired);
   /// True if `fetch_add`, `swap` and `compare_swap` of the rank are one instruction each.
   bool maps(Rank rank, Place place);
+  /// The words of a rank from `word` on, for a program whose calls come one after another. There are none if they were
+  /// not changed lately, or are not mapped.
+  detail::MappedWords words_now(Rank rank, Place place, std::size_t word) const {
+    const Line* const last = lately_[place_of(rank)].load(std::memory_order_acquire);
+    const bool known = last != nullptr && last->rank == rank && last->chunk == place.chunk;
+    return known ? last->words.from((place.first + word) * sizeof(std::uint64_t)) : detail::MappedWords();
+  }
 
   /// Closes what this rank has opened at others.
   void close_lines();
@@ -83,7 +90,7 @@ class Control {
   void add_chunk(std::size_t words);
   void close_mailbox() noexcept;
   Line& line(Rank rank, Place place) {
-    auto& place_of_last = lately_[static_cast<std::size_t>(rank) % lately_.size()];
+    auto& place_of_last = lately_[place_of(rank)];
     Line* const last = place_of_last.load(std::memory_order_acquire);
     if (last != nullptr && last->rank == rank && last->chunk == place.chunk) return *last;
     Line& found = find_line(rank, place);
@@ -91,6 +98,7 @@ class Control {
     return found;
   }
   Line& find_line(Rank rank, Place place);
+  static std::size_t place_of(Rank rank) { return static_cast<std::size_t>(rank) % kLately; }
   static void reach(Line& there);
   template <class Change>
   std::uint64_t change(Rank rank, Place place, std::size_t word, Change change);
@@ -100,7 +108,8 @@ class Control {
   std::deque<Chunk> chunks_;
   std::map<std::size_t, std::vector<Place>> free_;  // by number of words
   std::map<std::pair<Rank, std::uint32_t>, std::unique_ptr<Line>> lines_;
-  std::array<std::atomic<Line*>, 4> lately_{};  // by rank; they are found without a lock
+  static constexpr std::size_t kLately = 4;
+  std::array<std::atomic<Line*>, kLately> lately_{};  // by rank; they are found without a lock
   Mailbox* mailbox_ = nullptr;
 };
 

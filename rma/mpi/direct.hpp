@@ -3,6 +3,7 @@
 // maps. It makes the same checks as the long way, which all others go (accesses.hpp), and calls less.
 #pragma once
 
+#include "base/copy.hpp"
 #include "rma/mpi/rma_window.hpp"
 #include "rma/mpi/steps.hpp"
 #include "rma/mpi/types.hpp"
@@ -28,52 +29,64 @@ struct Elements {
 struct Direct {
   std::byte* memory = nullptr;  ///< null: the access has to go the long way
   std::size_t bytes = 0;
-  bool by_word = false;  ///< accumulates are atomics of the processor, if the memory is aligned
 };
 
-/// `size`: bytes of an element; 0: the type has no such.
-inline Direct direct(MPI_Win handle, const Elements& there, std::size_t size) {
-  RmaWindow* const window = find_window(handle);
-  if (window == nullptr || size == 0 || there.count <= 0 || there.displacement < 0) return {};
-  if (window->mutex.needed() || there.rank < 0 || there.rank >= window->size) return {};
-  const Part& part = window->parts[static_cast<std::size_t>(there.rank)];
+/// `size`: bytes of an element; 0: it is not known. `atomic`: by atomics of the processor.
+[[gnu::always_inline]] inline Direct direct(MPI_Win handle, const Elements& there, std::size_t size, bool atomic) {
+  RmaWindow* const window = last_window(handle);
+  if (window == nullptr || size == 0 || there.rank < 0 || there.count <= 0 || there.displacement < 0)
+    return {};
+  if (window->mutex.needed() || (atomic && !window->by_word)) return {};
+  Areas::Mapped* const area = window->areas->mapped_last(there.rank);
+  if (area == nullptr || !window->epochs->permits(there.rank)) return {};
   std::int64_t bytes = 0;
   std::int64_t begin = 0;
   std::int64_t end = 0;
   if (__builtin_mul_overflow(std::int64_t{there.count}, static_cast<std::int64_t>(size), &bytes) ||
-      __builtin_mul_overflow(std::int64_t{there.displacement}, part.unit, &begin) ||
-      __builtin_add_overflow(begin, bytes, &end) || end > part.bytes)
+      __builtin_mul_overflow(std::int64_t{there.displacement}, area->unit, &begin) ||
+      __builtin_add_overflow(begin, bytes, &end) || end > area->bytes)
     return {};
-  std::byte* const memory = window->areas->mapped_last(there.rank);
-  if (memory == nullptr || !window->epochs->permits(there.rank)) return {};
-  return {memory + begin, static_cast<std::size_t>(bytes), window->by_word};
+  std::byte* const memory = area->memory + begin;
+  if (atomic && reinterpret_cast<std::uintptr_t>(memory) % size != 0) return {};
+  area->used = true;
+  return {memory, static_cast<std::size_t>(bytes)};
 }
 
-/// True if it was done.
-inline bool put_directly(MPI_Win window, const void* from, MPI_Count count, MPI_Datatype type, const Elements& there) {
+/// A call would take longer than to copy a word or two.
+[[gnu::always_inline]] inline void copy(void* to, const void* from, std::size_t bytes) {
+  constexpr std::size_t kWord = sizeof(std::uint64_t);
+  if (bytes < kWord || bytes > 2 * kWord) return static_cast<void>(std::memcpy(to, from, bytes));
+  base::copy_both_ends<std::uint64_t>(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
+}
+
+// True if it was done.
+
+[[gnu::always_inline]] inline bool put_directly(MPI_Win window, const void* from, MPI_Count count, MPI_Datatype type,
+                                                const Elements& there) {
   if (type != there.type || count != there.count) return false;
-  const Direct found = direct(window, there, size_of_predefined(type));
+  const Direct found = direct(window, there, known_size(type), false);
   if (found.memory == nullptr) return false;
-  std::memcpy(found.memory, from, found.bytes);
+  copy(found.memory, from, found.bytes);
   return true;
 }
 
-inline bool get_directly(MPI_Win window, void* to, MPI_Count count, MPI_Datatype type, const Elements& there) {
+[[gnu::always_inline]] inline bool get_directly(MPI_Win window, void* to, MPI_Count count, MPI_Datatype type,
+                                                const Elements& there) {
   if (type != there.type || count != there.count) return false;
-  const Direct found = direct(window, there, size_of_predefined(type));
+  const Direct found = direct(window, there, known_size(type), false);
   if (found.memory == nullptr) return false;
-  std::memcpy(to, found.memory, found.bytes);
+  copy(to, found.memory, found.bytes);
   return true;
 }
 
 /// An accumulate whose operands, and result if there is one, are as many elements of the same type.
-inline bool change_directly(MPI_Win window, const void* operands, void* result, const Elements& there, MPI_Op op) {
-  const KnownChange& known = known_change(op, there.type);
-  if (known.steps == nullptr) return false;
-  const Direct found = direct(window, there, known.size);
-  if (found.memory == nullptr || !found.by_word || reinterpret_cast<std::uintptr_t>(found.memory) % known.size != 0)
-    return false;
-  known.steps(found.memory, static_cast<const std::byte*>(operands), static_cast<std::byte*>(result), found.bytes);
+[[gnu::always_inline]] inline bool change_directly(MPI_Win window, const void* operands, void* result,
+                                                   const Elements& there, MPI_Op op) {
+  const KnownChange* const known = known_change(op, there.type);
+  if (known == nullptr) return false;
+  const Direct found = direct(window, there, known->size, true);
+  if (found.memory == nullptr) return false;
+  known->steps(found.memory, static_cast<const std::byte*>(operands), static_cast<std::byte*>(result), found.bytes);
   return true;
 }
 
@@ -87,32 +100,54 @@ void compare_and_swap_at(std::byte* at, const void* desired, const void* expecte
   std::memcpy(result, &found, sizeof found);
 }
 
-inline bool compare_and_swap_directly(MPI_Win window, const void* desired, const void* expected, void* result,
-                                      const Elements& there) {
-  const KnownChange& known = known_change(MPI_BAND, there.type);  // only bits are compared
-  if (known.steps == nullptr) return false;
-  const Direct found = direct(window, there, known.size);
-  if (found.memory == nullptr || !found.by_word || reinterpret_cast<std::uintptr_t>(found.memory) % known.size != 0)
-    return false;
-  const auto change = known.size == 8   ? compare_and_swap_at<std::uint64_t>
-                      : known.size == 4 ? compare_and_swap_at<std::uint32_t>
-                      : known.size == 2 ? compare_and_swap_at<std::uint16_t>
-                                        : compare_and_swap_at<std::uint8_t>;
-  change(found.memory, desired, expected, result);
+[[gnu::always_inline]] inline bool compare_and_swap_directly(MPI_Win window, const void* desired, const void* expected,
+                                                             void* result, const Elements& there) {
+  const KnownChange* const known = known_change(MPI_BAND, there.type);  // only bits are compared
+  if (known == nullptr) return false;
+  const Direct found = direct(window, there, known->size, true);
+  if (found.memory == nullptr) return false;
+  switch (known->size) {
+    case 8: compare_and_swap_at<std::uint64_t>(found.memory, desired, expected, result); break;
+    case 4: compare_and_swap_at<std::uint32_t>(found.memory, desired, expected, result); break;
+    case 2: compare_and_swap_at<std::uint16_t>(found.memory, desired, expected, result); break;
+    default: compare_and_swap_at<std::uint8_t>(found.memory, desired, expected, result);
+  }
   return true;
 }
 
 /// True if nothing is left to wait for at the rank.
 inline bool flush_directly(MPI_Win handle, int rank) {
-  RmaWindow* const window = find_window(handle);
+  RmaWindow* const window = last_window(handle);
   if (window == nullptr || window->mutex.needed() || rank < 0 || rank >= window->size) return false;
   return window->epochs->locks(rank) && window->areas->drained();
 }
 
 /// True if nothing is left to wait for at any rank.
 inline bool flush_all_directly(MPI_Win handle) {
-  RmaWindow* const window = find_window(handle);
+  RmaWindow* const window = last_window(handle);
   return window != nullptr && !window->mutex.needed() && window->epochs->locks(-1) && window->areas->drained();
+}
+
+/// The long way meets the failure of a peer again, and reports it.
+inline bool try_directly(auto work) noexcept {
+  try {
+    return work();
+  } catch (...) {
+    return false;
+  }
+}
+
+inline bool lock_directly(MPI_Win handle, int type, int rank, int assertion) {
+  RmaWindow* const window = last_window(handle);
+  const bool known = type == MPI_LOCK_SHARED || type == MPI_LOCK_EXCLUSIVE;
+  if (window == nullptr || window->mutex.needed() || !known || rank < 0 || rank >= window->size) return false;
+  return try_directly([&] { return window->epochs->lock_now(type, rank, assertion); });
+}
+
+inline bool unlock_directly(MPI_Win handle, int rank) {
+  RmaWindow* const window = last_window(handle);
+  if (window == nullptr || window->mutex.needed() || rank < 0 || rank >= window->size) return false;
+  return try_directly([&] { return window->epochs->unlock_now(rank); });
 }
 
 }  // namespace sluice::mpi_rma

@@ -19,6 +19,10 @@ std::string of_rank(int rank) { return "rank " + std::to_string(rank); }
 
 bool checked(int assertion) { return (assertion & MPI_MODE_NOCHECK) == 0; }
 
+CollectiveWindow::Lock kind_of(int type) {
+  return type == MPI_LOCK_SHARED ? CollectiveWindow::Lock::shared : CollectiveWindow::Lock::exclusive;
+}
+
 }  // namespace
 
 /// A `Call` of rma::Epochs. All signals are words, since a window that opens channels would cost too much.
@@ -143,11 +147,48 @@ bool Epochs::test(Lock& lock) { return epochs_.test(Call(*this, lock)); }
 
 void Epochs::lock(Lock& lock, int type, int rank, int assertion) {
   leave_fence("MPI_Win_lock");
-  const auto kind = type == MPI_LOCK_SHARED ? CollectiveWindow::Lock::shared : CollectiveWindow::Lock::exclusive;
-  epochs_.lock(Call(*this, lock), rank, kind, checked(assertion));
+  epochs_.lock(Call(*this, lock), rank, kind_of(type), checked(assertion));
 }
 
 void Epochs::unlock(Lock& lock, int rank) { epochs_.unlock(Call(*this, lock), rank); }
+
+/// The words of rank 0, as the short ways of rma::Locks ask for them.
+class Epochs::MastersNow {
+ public:
+  explicit MastersNow(const Epochs& epochs) : epochs_(epochs) {}
+  const detail::MappedWords* operator()() {
+    words_ = epochs_.words_now(rma::Locks::kMaster);
+    return words_.exist() ? &words_ : nullptr;
+  }
+
+ private:
+  const Epochs& epochs_;
+  detail::MappedWords words_;
+};
+
+detail::MappedWords Epochs::words_now(int rank) const {
+  const Part& part = window_.parts[static_cast<std::size_t>(rank)];
+  return window_.job->control.words_now(part.rank, part.place, kEpochs);
+}
+
+bool Epochs::lock_now(int type, int rank, int assertion) {
+  rma::Locks* const locks = epochs_.locks_now();
+  if (locks == nullptr || in_fence_) return false;
+  if (!checked(assertion)) return locks->lock_uncounted_now(rank);
+  const detail::MappedWords words = words_now(rank);
+  return words.exist() && locks->lock_now(words, MastersNow(*this), rank, kind_of(type));
+}
+
+bool Epochs::unlock_now(int rank) {
+  rma::Locks* const locks = epochs_.locks_now();
+  if (locks == nullptr || !window_.areas->drained()) return false;
+  if (locks->unlock_uncounted_now(rank)) return true;
+  const detail::MappedWords words = words_now(rank);
+  MastersNow masters(*this);
+  if (!words.exist() || !locks->is_the_one(rank, masters)) return false;
+  locks->unlock_now(words, masters);
+  return true;
+}
 
 void Epochs::lock_all(Lock& lock, int assertion) {
   leave_fence("MPI_Win_lock_all");

@@ -33,7 +33,7 @@ class Epochs {
   static constexpr std::size_t kWords = kMeeting + Meeting::kWords;
 
   /// True if the rank may be accessed now, which the caller then does.
-  bool permits(int rank) {
+  [[gnu::always_inline]] bool permits(int rank) {
     if (epochs_.accesses(rank)) return true;
     fence_used_ = fence_used_ || in_fence_;
     return in_fence_;
@@ -54,6 +54,10 @@ class Epochs {
   bool test(Lock& lock);
   void lock(Lock& lock, int type, int rank, int assertion);
   void unlock(Lock& lock, int rank);
+  // The short ways, of a program whose calls come one after another. False: nothing has changed, and `lock` or `unlock`
+  // is to be called.
+  bool lock_now(int type, int rank, int assertion);
+  bool unlock_now(int rank);
   void lock_all(Lock& lock, int assertion);
   void unlock_all(Lock& lock);
 
@@ -66,7 +70,9 @@ class Epochs {
 
  private:
   class Call;
+  class MastersNow;
   void leave_fence(std::string_view call);
+  detail::MappedWords words_now(int rank) const;
 
   RmaWindow& window_;
   std::uint64_t* own_;  // the words of this rank

@@ -130,10 +130,28 @@ void RmaWindow::close() {
   epochs->barrier(lock);
   if (window_.bytes() != 0) window_.close();
   notifications.close(kContextTimeout);
+  free_members();
   job->control.give_back(parts[static_cast<std::size_t>(rank)].place, Epochs::kWords);
 }
 
-void RmaWindow::abandon() { areas->close(); }
+void RmaWindow::abandon() {
+  areas->close();
+  free_members();
+}
+
+std::vector<int> RmaWindow::ranks_of(MPI_Group group) {
+  if (members_ == MPI_GROUP_NULL) PMPI_Comm_group(comm, &members_);
+  int count = 0;
+  PMPI_Group_size(group, &count);
+  std::vector<int> those(static_cast<std::size_t>(count));
+  while (numbers_.size() < those.size()) numbers_.push_back(static_cast<int>(numbers_.size()));
+  if (count > 0) PMPI_Group_translate_ranks(group, count, numbers_.data(), members_, those.data());
+  return those;
+}
+
+void RmaWindow::free_members() {
+  if (members_ != MPI_GROUP_NULL) PMPI_Group_free(&members_);
+}
 
 void RmaWindow::close_memory(Timeout timeout) {
   if (window_.bytes() != 0) window_.close(timeout);

@@ -66,6 +66,8 @@ class RmaWindow {
   void close_memory(Timeout timeout);
   /// For people.
   std::string describe() const;
+  /// The ranks of a group, in the window. With the lock.
+  std::vector<int> ranks_of(MPI_Group group);
 
   // The next calls are for a dynamic window, without the lock. See Attached.
   static constexpr std::size_t kOwnBytes = 8;  ///< of the window of Sluice's before anything is attached
@@ -101,6 +103,7 @@ class RmaWindow {
   MPI_Count notification_value_most = (MPI_Count{1} << 62) - 1;
 
  private:
+  void free_members();
   void offer(Part& mine);
   void offer_dynamic(Part& mine);
   void exchange(const Part& mine);
@@ -111,6 +114,9 @@ class RmaWindow {
   Window window_;
   Attached attached_;
   std::string why_;
+  // For `ranks_of`.
+  MPI_Group members_ = MPI_GROUP_NULL;
+  std::vector<int> numbers_;  // 0, 1, 2 ...
 };
 
 }  // namespace sluice::mpi_rma

@@ -27,12 +27,12 @@ struct KnownChange {
   std::size_t size = 0;            ///< of an element
 };
 KnownChange find_change(MPI_Op op, MPI_Datatype type);
-/// Until the next call of the thread.
-inline const KnownChange& known_change(MPI_Op op, MPI_Datatype type) {
-  thread_local constinit Recent<KnownChange> recent;
-  KnownChange& known = recent.place_of(op, type);
-  if (known.op != op || known.type != type) known = find_change(op, type);
-  return known;
+inline thread_local constinit Recent<KnownChange> t_changes;
+/// The step that this thread has learnt lately, until it learns another; null: none.
+inline const KnownChange* known_change(MPI_Op op, MPI_Datatype type) {
+  const KnownChange& known = t_changes.place_of(op, type);
+  return known.op == op && known.type == type && known.steps != nullptr ? &known : nullptr;
 }
+inline void learn_change(MPI_Op op, MPI_Datatype type) { t_changes.place_of(op, type) = find_change(op, type); }
 
 }  // namespace sluice::mpi_rma

@@ -64,16 +64,17 @@ const Flat& flat_of(MPI_Datatype type);
 
 /// Bytes of a value of a predefined type whose elements follow each other; 0: the type is another. Any thread.
 std::size_t find_size(MPI_Datatype type);
-inline std::size_t size_of_predefined(MPI_Datatype type) {
-  struct Known {
-    MPI_Datatype type = MPI_DATATYPE_NULL;
-    std::size_t size = 0;
-  };
-  thread_local constinit Recent<Known> recent;
-  Known& known = recent.place_of(type);
-  if (known.type != type) known = {type, find_size(type)};
-  return known.size;
+struct KnownSize {
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  std::size_t size = 0;
+};
+inline thread_local constinit Recent<KnownSize> t_sizes;
+/// The size that this thread has learnt lately; 0: none.
+inline std::size_t known_size(MPI_Datatype type) {
+  const KnownSize& known = t_sizes.place_of(type);
+  return known.type == type ? known.size : 0;
 }
+inline void learn_size(MPI_Datatype type) { t_sizes.place_of(type) = {type, find_size(type)}; }
 
 /// Calls `visit(offset, count, basic)` for the elements of `count` values of the type, in their order.
 template <class Visit>

@@ -25,12 +25,17 @@ struct LastWindow {
 inline thread_local constinit LastWindow t_last_window;
 
 [[gnu::cold]] RmaWindow* search_window(MPI_Win handle);
-/// The window; null: MPI serves it, or there is no such window. Any thread. A handle of a freed window may come again.
-inline RmaWindow* find_window(MPI_Win handle) {
+/// True if the thread has found the window last. A handle of a freed window may come again.
+inline bool is_last_window(MPI_Win handle) {
   const LastWindow& last = t_last_window;
-  const bool known = last.changes == g_window_changes.load(std::memory_order_acquire) && last.handle == handle;
-  return known ? last.window : search_window(handle);
+  return last.changes == g_window_changes.load(std::memory_order_acquire) && last.handle == handle;
 }
+/// The window; null: MPI serves it, or there is no such window. Any thread.
+inline RmaWindow* find_window(MPI_Win handle) {
+  return is_last_window(handle) ? t_last_window.window : search_window(handle);
+}
+/// Like `find_window`, for a window that the thread has found last; else null.
+inline RmaWindow* last_window(MPI_Win handle) { return is_last_window(handle) ? t_last_window.window : nullptr; }
 void add_window(MPI_Win handle, std::unique_ptr<RmaWindow> window);
 std::unique_ptr<RmaWindow> take_window(MPI_Win handle);
 /// All of them, with their handles.
