@@ -134,7 +134,8 @@ void CollectiveWindow::Impl::call(std::optional<Timeout> timeout, Work work) {
   const auto* const words = links.peers.words_now(rank);
   if (closing_ || locks == nullptr || words == nullptr) return false;
   try {
-    return locks->lock_now(*words, [this] { return links.peers.masters_words_now(); }, rank, kind);
+    return locks->lock_now(
+        *words, [this] { return links.peers.masters_words_now(); }, rank, kind);
   } catch (const Error& error) {
     note(error);
     throw;

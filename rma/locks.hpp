@@ -56,7 +56,7 @@ class Locks {
 
   // The short way of a rank that holds no other lock, if each word is changed by one atomic instruction, which takes
   // long. False: nothing has changed, and `lock` or `unlock` is to be called. `its`: the words of the rank;
-  // `masters()`: those of rank 0, which are asked for only if the lock needs them; null: they are not mapped.
+  // `masters()` returns those of rank 0, and is called only if the lock needs them; null: they are not mapped.
   /// A rank that sees an exclusive lock which is then taken back waits, or steps back.
   bool lock_now(const detail::MappedWords& its, auto masters, Rank rank, Kind kind) {
     if (!may_lock_now()) return false;
@@ -81,7 +81,7 @@ class Locks {
     return held_.size() == 1 && held_.front().rank == rank && held_.front().at_rank != 0 &&
            (held_.front().at_master == 0 || masters() != nullptr);
   }
-  // The same for a lock that is not counted.
+  // The short way of a lock that changes no word.
   bool lock_uncounted_now(Rank rank) {
     if (!may_lock_now()) return false;
     held_.push_back({rank, 0, 0});

@@ -34,8 +34,7 @@ struct Direct {
 /// `size`: bytes of an element; 0: it is not known. `atomic`: by atomics of the processor.
 [[gnu::always_inline]] inline Direct direct(MPI_Win handle, const Elements& there, std::size_t size, bool atomic) {
   RmaWindow* const window = last_window(handle);
-  if (window == nullptr || size == 0 || there.rank < 0 || there.count <= 0 || there.displacement < 0)
-    return {};
+  if (window == nullptr || size == 0 || there.rank < 0 || there.count <= 0 || there.displacement < 0) return {};
   if (window->mutex.needed() || (atomic && !window->by_word)) return {};
   Areas::Mapped* const area = window->areas->mapped_last(there.rank);
   if (area == nullptr || !window->epochs->permits(there.rank)) return {};

@@ -152,7 +152,7 @@ void Epochs::lock(Lock& lock, int type, int rank, int assertion) {
 
 void Epochs::unlock(Lock& lock, int rank) { epochs_.unlock(Call(*this, lock), rank); }
 
-/// The words of rank 0, as the short ways of rma::Locks ask for them.
+/// Finds the words of rank 0, for the short ways of rma::Locks.
 class Epochs::MastersNow {
  public:
   explicit MastersNow(const Epochs& epochs) : epochs_(epochs) {}

@@ -44,6 +44,12 @@ void expect_equal(const A& found, const B& expected, const std::string& what) {
          what + ": " + std::to_string(found) + " instead of " + std::to_string(expected));
 }
 
+inline int class_of(int code) {
+  int error_class = MPI_SUCCESS;
+  MPI_Error_class(code, &error_class);
+  return error_class;
+}
+
 using Programs = std::map<std::string, void (*)()>;
 
 /// Runs the programs that the arguments name, from the one at `first` on, and returns the exit code. Rank 0 prints

@@ -114,6 +114,114 @@ void run_locks() {
   expect_equal(value, kLocks * world_size(), "what all ranks have counted under a lock");
 }
 
+namespace {
+
+/// One of two ranks locks the memory of `owner` first, and the other one gets the lock once it is free.
+void check_exclusion(Shared<long>& shared, int owner, int first_kind, int second_kind) {
+  const long begun = 1;
+  const long ended = 2;
+  long seen = 0;
+  for (int first = 0; first < 2; ++first) {
+    if (world_rank() == first) {
+      MPI_Win_lock(first_kind, owner, 0, shared.window);
+      MPI_Put(&begun, 1, MPI_LONG, owner, 0, 1, MPI_LONG, shared.window);
+      MPI_Win_flush(owner, shared.window);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (world_rank() == first) {
+      for (int i = 0; i < 1000; ++i) std::this_thread::yield();  // the other rank tries meanwhile
+      MPI_Put(&ended, 1, MPI_LONG, owner, 0, 1, MPI_LONG, shared.window);
+      MPI_Win_unlock(owner, shared.window);
+    } else {
+      MPI_Win_lock(second_kind, owner, 0, shared.window);
+      MPI_Get(&seen, 1, MPI_LONG, owner, 0, 1, MPI_LONG, shared.window);
+      MPI_Win_unlock(owner, shared.window);
+      expect_equal(seen, ended, "what was put under the lock before");
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+}
+
+void check_errors_of_locks(Shared<long>& shared) {
+  const MPI_Win window = shared.window;
+  const int to = right();
+  const long value = 7;
+  const auto refused = [](int code, const char* what) { expect_equal(class_of(code), MPI_ERR_RMA_SYNC, what); };
+  MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN);
+  for (const int assertion : {0, MPI_MODE_NOCHECK}) {
+    MPI_Win_lock(MPI_LOCK_SHARED, to, assertion, window);
+    refused(MPI_Win_lock(MPI_LOCK_SHARED, to, assertion, window), "a lock of what is locked");
+    refused(MPI_Win_unlock(left() == to ? world_rank() : left(), window), "an unlock of another rank");
+    expect_equal(MPI_Put(&value, 1, MPI_LONG, MPI_PROC_NULL, 0, 1, MPI_LONG, window), MPI_SUCCESS, "a put to no rank");
+    expect_equal(MPI_Win_unlock(to, window), MPI_SUCCESS, "an unlock after errors");
+    refused(MPI_Win_unlock(to, window), "an unlock of what is not locked any more");
+    refused(MPI_Put(&value, 1, MPI_LONG, to, 0, 1, MPI_LONG, window), "a put after the unlock");
+  }
+  MPI_Win_fence(0, window);
+  MPI_Put(&value, 1, MPI_LONG, to, 0, 1, MPI_LONG, window);
+  refused(MPI_Win_lock(MPI_LOCK_SHARED, to, 0, window), "a lock after an access between fences");
+  MPI_Win_fence(0, window);
+  expect_equal(MPI_Win_lock(MPI_LOCK_SHARED, to, 0, window), MPI_SUCCESS, "a lock after a fence");
+  MPI_Win_unlock(to, window);
+  refused(MPI_Put(&value, 1, MPI_LONG, to, 0, 1, MPI_LONG, window), "a put after the lock has ended the fence's epoch");
+  MPI_Win_set_errhandler(window, MPI_ERRORS_ARE_FATAL);
+}
+
+/// An unlock completes the gets of its epoch, again and again.
+void check_unlock_completes(bool allocate) {
+  constexpr int kCount = 512;  // of more than a mailbox takes
+  Shared<long> shared(kCount, allocate);
+  std::fill_n(shared.memory, kCount, world_rank() + 1);
+  MPI_Barrier(MPI_COMM_WORLD);
+  for (int i = 0; i < 5; ++i) {
+    std::vector<long> got(kCount);
+    MPI_Win_lock(MPI_LOCK_SHARED, right(), i == 3 ? MPI_MODE_NOCHECK : 0, shared.window);
+    MPI_Get(got.data(), kCount, MPI_LONG, right(), 0, kCount, MPI_LONG, shared.window);
+    MPI_Win_unlock(right(), shared.window);
+    expect_equal(got.front(), right() + 1, "the first number that was got under a lock");
+    expect_equal(got.back(), right() + 1, "the last number that was got under a lock");
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/// The first access to a window may be to no rank.
+void check_first_access_to_no_rank() {
+  const Shared<long> shared(1);
+  const long value = 7;
+  MPI_Win_lock_all(0, shared.window);
+  MPI_Put(&value, 1, MPI_LONG, MPI_PROC_NULL, 0, 1, MPI_LONG, shared.window);
+  MPI_Win_unlock_all(shared.window);
+}
+
+}  // namespace
+
+/// Two ranks lock, access and unlock again and again, in every way.
+void run_short_locks() {
+  for (const bool allocate : {true, false}) check_unlock_completes(allocate);
+  check_first_access_to_no_rank();
+  Shared<long> shared(1);
+  long value = 0;
+  for (const bool counted : {false, true}) {
+    if (counted) {  // from now on, at rank 0
+      MPI_Win_lock_all(0, shared.window);
+      MPI_Win_unlock_all(shared.window);
+      MPI_Barrier(MPI_COMM_WORLD);
+    }
+    for (const int owner : {0, 1}) {
+      for (int i = 0; i < 2; ++i) {
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, owner, 0, shared.window);
+        MPI_Get(&value, 1, MPI_LONG, owner, 0, 1, MPI_LONG, shared.window);
+        MPI_Win_unlock(owner, shared.window);
+      }
+      MPI_Barrier(MPI_COMM_WORLD);
+      check_exclusion(shared, owner, MPI_LOCK_EXCLUSIVE, MPI_LOCK_EXCLUSIVE);
+      check_exclusion(shared, owner, MPI_LOCK_EXCLUSIVE, MPI_LOCK_SHARED);
+      check_exclusion(shared, owner, MPI_LOCK_SHARED, MPI_LOCK_EXCLUSIVE);
+    }
+  }
+  check_errors_of_locks(shared);
+}
+
 /// Rank 1 holds a lock, and sends a long message to rank 0, which waits for that lock: MPI has to go on there.
 void run_progress() {
   Shared<int> shared(1);

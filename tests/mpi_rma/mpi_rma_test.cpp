@@ -8,9 +8,13 @@
 
 #include <cstdio>
 #include <string>
+#include <utility>
 
+#include "tests/conformance/counting.hpp"
 #include "tests/mpi_ranks.hpp"
+#include "tests/mpi_rma/checks.hpp"
 #include "tests/mpi_rma/programs.hpp"
+#include "tests/peers.hpp"
 
 namespace {
 
@@ -42,6 +46,7 @@ TEST(MpiWindows, fences_order_puts_and_loads) { expect_served(3, "fences"); }
 TEST(MpiWindows, flushes_complete_each_of_many_accesses) { expect_served(2, "flushes"); }
 TEST(MpiWindows, a_wait_sees_what_was_put_before_complete) { expect_served(3, "posts"); }
 TEST(MpiWindows, locks_exclude_each_other) { expect_served(3, "locks"); }
+TEST(MpiWindows, locks_that_are_taken_again_and_again_exclude_each_other) { expect_served(2, "short_locks"); }
 TEST(MpiWindows, messages_complete_while_a_rank_waits_for_a_lock) { expect_served(2, "progress"); }
 TEST(MpiWindows, a_complete_request_has_its_data) { expect_served(2, "requests"); }
 TEST(MpiWindows, names_attributes_groups_and_handlers_are_there) { expect_served(2, "facts"); }
@@ -111,6 +116,35 @@ TEST(MpiWindows, give_cores_away_where_ranks_outnumber_those_of_their_host) {
   EXPECT_EQ(roomy.output.find("ranks on this host"), std::string::npos) << roomy.output;
 }
 
+#if defined(__x86_64__) && defined(NDEBUG)
+/// Figures of g++ 12 beside each limit.
+TEST(MpiWindows, calls_that_programs_make_often_take_few_instructions) {
+  if (sluice::test::kSanitized) GTEST_SKIP() << "a sanitizer adds instructions";
+  const std::pair<const char*, int> limits[] = {
+      {"put", 132},               // 125
+      {"get", 132},               // 124
+      {"flush", 53},              // 49
+      {"fetch_and_op", 155},      // 147
+      {"compare_and_swap", 138},  // 131
+      {"exclusive", 520},         // 495
+      {"shared", 512},            // 487
+      {"unchecked", 312},         // 295
+      {"posted", 2200},           // 2029, with MPICH 4.0.2
+  };
+  for (const auto& [call, most] : limits) {
+    const Ended ended = mpi_ranks::run("timeout 60 " MPIEXEC " -n 1 env MPI_RMA_TEST_CALL=" + std::string(call) + " " +
+                                       mpi_ranks::this_program() + " --counted");
+    if (ended.output.find("not counted: ") != std::string::npos) GTEST_SKIP() << ended.output;
+    int instructions = 0;
+    const auto at = ended.output.find("a call: ");
+    ASSERT_NE(at, std::string::npos) << ended.output;
+    std::sscanf(ended.output.c_str() + at, "a call: %d instructions", &instructions);
+    EXPECT_GT(instructions, 10) << call << ": not stepped";
+    EXPECT_LE(instructions, most) << call;
+  }
+}
+#endif
+
 TEST(MpiWindows, serve_a_rank_alone) { expect_served(1, "types fences posts locks requests facts errors"); }
 TEST(MpiWindows, calls_about_other_things_pass_through) { EXPECT_EQ(run(2, "untouched").code, 0); }
 
@@ -149,9 +183,19 @@ TEST(MpiDynamicWindows, work_over_networks) {
   EXPECT_NE(ended.output.find("passed"), std::string::npos) << ended.output;
 }
 
+/// Prints the cost of a call of run_counted, which this process steps in a child.
+int count_calls(int argc, char** argv) {
+  const auto work = [&] { return checks::run_named({{"--counted", run_counted}}, argc, argv, 1, false); };
+  const auto calls = sluice::test::count_system_calls(work, sluice::test::Others::stand_still);
+  if (!calls.why_not.empty()) return std::printf("not counted: %s\n", calls.why_not.c_str()), 0;
+  std::printf("a call: %d instructions\n", static_cast<int>(calls.instructions / kCountedCalls));
+  return calls.exit_code;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::string(argv[1]) == "--counted") return count_calls(argc, argv);
   if (argc > 2 && std::string(argv[1]) == "--programs") return run_programs(argc, argv, 2);
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();

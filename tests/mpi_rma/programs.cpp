@@ -16,6 +16,7 @@ int run_programs(int argc, char** argv, int first) {
       {"compare_and_swap", run_compare_and_swap},
       {"posts", run_posts},
       {"locks", run_locks},
+      {"short_locks", run_short_locks},
       {"progress", run_progress},
       {"requests", run_requests},
       {"facts", run_facts},

@@ -6,6 +6,10 @@
 /// Runs the programs that the arguments name, from the one at `first` on, and returns the exit code.
 int run_programs(int argc, char** argv, int first);
 
+// counted.cpp
+inline constexpr int kCountedCalls = 50;  // fewer than the flushes of which one looks at the owner
+void run_counted();
+
 // types.cpp
 void run_types();
 void run_layouts();
@@ -19,6 +23,7 @@ void run_fences();
 void run_flushes();
 void run_posts();
 void run_locks();
+void run_short_locks();
 void run_progress();
 void run_requests();
 // windows.cpp

@@ -9,12 +9,6 @@ namespace {
 
 using namespace checks;
 
-int class_of(int code) {
-  int error_class = MPI_SUCCESS;
-  MPI_Error_class(code, &error_class);
-  return error_class;
-}
-
 int g_dropped = 0;
 int drop(MPI_Win, int, void* value, void*) {
   g_dropped += *static_cast<int*>(value);
