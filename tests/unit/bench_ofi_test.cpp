@@ -101,7 +101,7 @@ TEST_P(OfiAccesses, move_every_byte) {
         workload.first = context.rank() == 0;
         workload.bytes = bytes;
         workload.access = access;
-        const auto contender = make_ofi_accesses(workload);
+        const auto contender = make_ofi_accesses(OfiMode::access, workload);
         exchange(context, workload.peer, true);  // both are made
         for (int i = 0; i < 3; ++i) contender->run(10);
       }

@@ -171,7 +171,7 @@ std::string why_no_ofi(OfiMode mode, const Options& options) {
   const bool by_flag = mode == OfiMode::flag || mode == OfiMode::flag_wait;
   const ofi::Info info = ofi::find_provider(provider, mode);
   if (!info && by_flag && ofi::find_provider(provider, OfiMode::data)) return unordered(provider);
-  if (!info && mode == OfiMode::access)
+  if (!info && is_of_accesses(mode))
     return "libfabric has no provider " + provider + " here with writes, reads and atomics (FI_RMA, FI_ATOMIC)";
   if (!info) return "libfabric has no provider " + provider + " here that writes to all peers (FI_EP_RDM, FI_RMA)";
   if (by_flag && info->ep_attr->max_order_waw_size < std::ranges::max(options.sizes))
@@ -179,7 +179,7 @@ std::string why_no_ofi(OfiMode mode, const Options& options) {
   if (mode != OfiMode::data && info->tx_attr->inject_size < sizeof(std::uint64_t))
     return "libfabric's provider " + provider + " injects at most " + std::to_string(info->tx_attr->inject_size) +
            " bytes, less than the 8 of a flag";
-  if (mode == OfiMode::flag_wait && !ofi::has_completion_queue(*info, mode))
+  if (may_sleep(mode) && !ofi::has_completion_queue(*info, mode))
     return "libfabric's provider " + provider + " has no completion queue that can be slept on (FI_WAIT_FD)";
   return {};
 }

@@ -21,8 +21,13 @@ enum class OfiMode {
   /// other: the target waits for the slot that it reads next, and only counts credits and answers.
   data,
   /// The origin waits for the completion of each access (FI_DELIVERY_COMPLETE).
-  access
+  access,
+  /// As `access`, with a completion queue as for `flag_wait`.
+  access_wait
 };
+
+constexpr bool is_of_accesses(OfiMode mode) { return mode == OfiMode::access || mode == OfiMode::access_wait; }
+constexpr bool may_sleep(OfiMode mode) { return mode == OfiMode::flag_wait || mode == OfiMode::access_wait; }
 
 /// The reason why this mode cannot run with this command line; empty if it can.
 std::string why_no_ofi(OfiMode mode, const Options& options);
@@ -33,6 +38,6 @@ std::string ofi_library(const Options& options);
 std::unique_ptr<Contender> make_ofi_ping_pong(OfiMode mode, const Workload& workload);
 std::unique_ptr<Contender> make_ofi_flood(OfiMode mode, const Workload& workload);
 /// The accesses of the bench `rma`; nullptr for a flush, since each access is waited for.
-std::unique_ptr<Contender> make_ofi_accesses(const Workload& workload);
+std::unique_ptr<Contender> make_ofi_accesses(OfiMode mode, const Workload& workload);
 
 }  // namespace bench

@@ -17,10 +17,9 @@ constexpr std::size_t kUnread = 8;  // completions that may be unread at once, a
 /// operands of atomics, a line each, then the window, then the local memory.
 class OfiWay {
  public:
-  OfiWay(const Workload& workload, const AccessLayout& layout)
+  OfiWay(const Workload& workload, const AccessLayout& layout, OfiMode mode)
       : bytes_(layout.message), local_at_(kPage + layout.window), memory_(local_at_ + layout.payload),
-        endpoint_(std::string(ofi_provider(workload.options)), OfiMode::access, kUnread),
-        finish_(workload, OfiMode::access) {
+        endpoint_(std::string(ofi_provider(workload.options)), mode, kUnread), finish_(workload, mode) {
     std::memset(memory_.data(), 0, kPage);
     region_ = endpoint_.register_memory(memory_.data(), local_at_ + layout.payload);
     desc_ = ::fi_mr_desc(region_.get());
@@ -129,9 +128,9 @@ class OfiWay {
 
 }  // namespace
 
-std::unique_ptr<Contender> make_ofi_accesses(const Workload& workload) {
+std::unique_ptr<Contender> make_ofi_accesses(OfiMode mode, const Workload& workload) {
   if (workload.access == Access::flush || is_of_epochs(workload.access)) return nullptr;
-  return std::make_unique<AccessContender<OfiWay>>(workload);
+  return std::make_unique<AccessContender<OfiWay>>(workload, mode);
 }
 
 }  // namespace bench

@@ -30,14 +30,14 @@ Handle<Object> open(const char* what, Open open_it) {
 
 std::uint64_t accesses(OfiMode mode) {
   const std::uint64_t writes = FI_WRITE | FI_REMOTE_WRITE;
-  return mode == OfiMode::access ? writes | FI_READ | FI_REMOTE_READ : writes;
+  return is_of_accesses(mode) ? writes | FI_READ | FI_REMOTE_READ : writes;
 }
 
 Info hints(const std::string& provider, OfiMode mode) {
   Info wanted(::fi_allocinfo());
   if (!wanted) throw std::bad_alloc();
   wanted->caps = FI_RMA | accesses(mode);
-  if (mode == OfiMode::access) wanted->caps |= FI_ATOMIC;
+  if (is_of_accesses(mode)) wanted->caps |= FI_ATOMIC;
   wanted->ep_attr->type = FI_EP_RDM;
   wanted->fabric_attr->prov_name = ::strdup(provider.c_str());  // freed by fi_freeinfo
   wanted->domain_attr->threading = FI_THREAD_DOMAIN;
@@ -46,7 +46,7 @@ Info hints(const std::string& provider, OfiMode mode) {
   wanted->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
   if (mode == OfiMode::data) {
     wanted->domain_attr->cq_data_size = sizeof(std::uint32_t);  // for the number of a slot
-  } else if (mode != OfiMode::access) {
+  } else if (!is_of_accesses(mode)) {
     wanted->tx_attr->msg_order = FI_ORDER_WAW;
     wanted->rx_attr->msg_order = FI_ORDER_WAW;
   }
@@ -64,7 +64,7 @@ Handle<fid_domain> open_domain(fid_fabric& fabric, fi_info& info) {
 Handle<fid_cq> open_queue(fid_domain& domain, OfiMode mode, std::size_t completions) {
   fi_cq_attr queue{};
   queue.format = FI_CQ_FORMAT_DATA;
-  queue.wait_obj = mode == OfiMode::flag_wait ? FI_WAIT_FD : FI_WAIT_NONE;
+  queue.wait_obj = may_sleep(mode) ? FI_WAIT_FD : FI_WAIT_NONE;
   queue.size = std::max(kMinCompletions, completions);
   return open<fid_cq>("fi_cq_open", [&](fid_cq** to) { return ::fi_cq_open(&domain, &queue, to, nullptr); });
 }
@@ -103,7 +103,7 @@ Endpoint::Endpoint(const std::string& provider, OfiMode mode, std::size_t arriva
   fi_av_attr table{};
   addresses_ =
       open<fid_av>("fi_av_open", [&](fid_av** to) { return ::fi_av_open(domain_.get(), &table, to, nullptr); });
-  const bool each_completes = mode == OfiMode::access;
+  const bool each_completes = is_of_accesses(mode);
   info_->tx_attr->op_flags = each_completes ? FI_DELIVERY_COMPLETE : 0;
   endpoint_ =
       open<fid_ep>("fi_endpoint", [&](fid_ep** to) { return ::fi_endpoint(domain_.get(), info_.get(), to, nullptr); });

@@ -45,6 +45,11 @@ std::unique_ptr<Contender> ofi_flood(const Workload& workload) {
   return make_ofi_flood(mode, workload);
 }
 
+template <OfiMode mode>
+std::unique_ptr<Contender> ofi_accesses(const Workload& workload) {
+  return make_ofi_accesses(mode, workload);
+}
+
 template <Program program>
 std::unique_ptr<Contender> program_ping_pong(const Workload& workload) {
   return workload.programs->make(program, "ping_pong", workload);
@@ -227,7 +232,13 @@ const std::vector<Rival>& table() {
        .why_not = why_no_ofi_floor<OfiMode::access>,
        .library = ofi_library,
        .expected = on_networks,
-       .rma = make_ofi_accesses},
+       .rma = ofi_accesses<OfiMode::access>},
+      {.name = "ofi_floor_access_wait",
+       .what = "as ofi_floor_access, with a completion queue that can be slept on (FI_WAIT_FD)",
+       .why_not = why_no_ofi_floor<OfiMode::access_wait>,
+       .library = ofi_library,
+       .expected = on_networks,
+       .rma = ofi_accesses<OfiMode::access_wait>},
       {.name = "mpi",
        .what = "MPI_Send and MPI_Recv; windows, overlap and pipeline by MPI_Isend and MPI_Irecv",
        .why_not = why_no_mpi,

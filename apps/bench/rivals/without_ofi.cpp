@@ -19,6 +19,8 @@ std::unique_ptr<Contender> make_ofi_ping_pong(OfiMode /*mode*/, const Workload& 
 std::unique_ptr<Contender> make_ofi_flood(OfiMode /*mode*/, const Workload& /*workload*/) {
   throw apps::UsageError(kAbsent);
 }
-std::unique_ptr<Contender> make_ofi_accesses(const Workload& /*workload*/) { throw apps::UsageError(kAbsent); }
+std::unique_ptr<Contender> make_ofi_accesses(OfiMode /*mode*/, const Workload& /*workload*/) {
+  throw apps::UsageError(kAbsent);
+}
 
 }  // namespace bench
