@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Atomics on windows that some peer cannot map: a thread of the owner carries all of them out, so that there is one
 // agent for each word. It also raises counters, for peers that cannot map them. A target sends its requests over one
-// channel, and gets the replies over another. Both are opened by the first atomic of the target, and the thread begins
-// with the first target that has them.
+// channel, and gets the replies over another. Both are opened by the first atomic of the target, and the agent's thread
+// begins with the first target that has them. Requests over a network arrive in a turn of the engine. The thread of the
+// owner that took the turn answers them: the agent's own only while no other thread waits.
 #pragma once
 
 #include <sluice/channel.hpp>
@@ -17,11 +18,13 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "backends/access.hpp"
 #include "base/limit.hpp"
 #include "runtime/end_info.hpp"
+#include "runtime/engine.hpp"
 #include "runtime/services.hpp"
 
 namespace sluice::detail {
@@ -45,10 +48,12 @@ struct AgentLine {
     std::uint64_t compare = 0;
     std::uint64_t bytes = 0;
     std::uint32_t counter = backends::Request::kNone;
+    bool last = true;  ///< of its request: it is replied to
   };
   static constexpr int kDepth = 16;
-  static constexpr std::size_t kSlot = 1024;
-  static constexpr std::size_t kMost = kSlot - sizeof(Message);  ///< bytes of a put or an accumulate in one message
+  static constexpr std::size_t kMost = 4096;  ///< bytes of a put or an accumulate in one message
+  static constexpr std::size_t kSlot = sizeof(Message) + kMost;
+  static constexpr std::size_t kReply = 1024;  ///< bytes of a reply, at most: an old value, or what a get reads
 
   enum class Side : std::uint8_t { target, owner };
   /// `of`: the target, or the end that the owner has for it. `key`: the peer, and scope and tag of the messages.
@@ -67,7 +72,8 @@ class AgentClient {
   AgentClient(ChannelEnd& target, const Opening& of, std::string scope);
 
   // On the lane. They return early if the target has failed. @throws Error of a channel
-  /// Requests what is access `epoch` of the target: an atomic, whose old value is here after `collect`, or a put.
+  /// Requests what is access `epoch` of the target: an atomic, whose old value is here after `collect`; a put; or a get
+  /// of no more than `kReply` bytes, which are here after `collect`.
   void send(device::Lane lane, std::uint64_t epoch, const backends::Request& request);
   /// Waits for all replies.
   void collect(device::Lane lane, std::uint64_t epoch);
@@ -81,23 +87,23 @@ class AgentClient {
   /// All replies are taken. Any thread.
   bool idle() const noexcept { return sent_.load() == taken_.load(); }
   /// The receiver of the replies.
-  ReceiverCore& replies() const noexcept;
+  ReceiverCore& in() const noexcept;
 
  private:
   void send(device::Lane lane, std::uint64_t epoch, const AgentLine::Message& message, std::span<const std::byte> bytes,
-            std::byte* old);
+            std::span<std::byte> reply);
   void take_one();
   bool await(device::Lane lane, const device::Wait& wait);
 
   ChannelEnd& target_;
   AgentLine line_;
-  std::deque<std::byte*> olds_;  // where the old values go; null: nowhere
+  std::deque<std::span<std::byte>> replies_;  // where the replies go; empty: nowhere
   std::atomic<std::uint64_t> sent_{0};
   std::atomic<std::uint64_t> taken_{0};
 };
 
 /// The owner's side: the agent of one window.
-class Agent {
+class Agent final : private Engine::Responder {
  public:
   Agent(std::shared_ptr<const Services> services, backends::Counters counters);
   ~Agent();
@@ -117,14 +123,27 @@ class Agent {
     std::span<std::byte> memory;
   };
   struct Served {
+    Served(AgentLine&& opened, std::span<std::byte> window) : line(std::move(opened)), memory(window) {}
+
     AgentLine line;
     std::span<std::byte> memory;
+    std::atomic<bool> over{false};  ///< the target has closed, or failed
+    bool gives_way = false;         ///< its replies leave behind the program's puts
+    bool by_turns = false;          ///< requests arrive in turns of the engine; known once the line is connected
   };
+  using Lines = std::list<Served>;
+
+  bool has_requests() noexcept override;
+  void respond(bool alone) noexcept override;
   void call() noexcept;
   void serve();
   bool admit_joined();
+  void drop_over();
   bool is_called() noexcept;
   void await_work();
+  bool help_while_alone(device::Helper& helper);
+  void sleep();
+  static bool may_answer(const Served& one) noexcept;
   /// Serves requests that have arrived. False: the target has closed, or failed.
   bool serve(Served& one);
   void carry_out(Served& one, const Slice& slot);
@@ -135,8 +154,10 @@ class Agent {
   std::vector<Joined> joined_;  // not admitted yet
   bool stopping_ = false;
   std::atomic<bool> called_{false};
-  backends::Signal call_;  // where the thread sleeps
-  std::list<Served> lines_;
+  std::atomic<bool> alone_{false};          // no other thread takes turns
+  std::atomic<std::uint64_t> answered_{0};  // rounds of answers
+  backends::Signal call_;                   // where the thread sleeps
+  Lines lines_;                             // changed by the thread, between answers
   std::thread thread_;
 };
 

@@ -10,6 +10,7 @@ using base::Clock;
 namespace {
 
 bool may_wait(const ByBell& credit) noexcept {
+  if (credit.landed == nullptr) return false;
   const std::uint64_t landed = credit.landed->value.load(std::memory_order_relaxed);
   return credit.posting->cumulative() && 2 * (landed - credit.posting->posted()) < credit.depth;
 }

@@ -14,6 +14,7 @@ namespace sluice::runtime {
 struct ByBell {
   backends::Posting* posting = nullptr;  ///< null: the bell only wakes the engine
   bool rung = false;                     ///< the next turn looks at it
+  bool behind = false;                   ///< posted behind the puts of its turn, as credits are
   std::uint64_t depth = 1;               ///< of a credit: slots
   const base::Word* landed = nullptr;    ///< of a credit: the last epoch that has arrived and will need one; else null
 };
@@ -32,7 +33,7 @@ class Credits {
   // For the thread that has the engine's turn.
   /// Call it before puts are posted: some take credits along.
   void begin_turn() noexcept;
-  /// The credit's bell was rung: it is due until it has left.
+  /// The bell of a credit, or of another put that leaves behind the others, was rung: it is due until it has left.
   void rung(ByBell& credit) { due_.push_back(&credit); }
   void forget(const ByBell& credit) { std::erase(due_, &credit); }
   /// Room for so many due at a time.

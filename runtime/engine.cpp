@@ -84,10 +84,13 @@ int Engine::rest(int patience) {
   attended_.store(attended);
   if (attended) {
     if (credits_.any_wait()) turn();
+    answer();  // requests that came in the turn of a thread that does not wait
     set_alarm();
     return patience;
   }
-  if (turn() || (left_.load() == AfterTurn::words && until_next_look() == kNoTime)) return 0;
+  const bool more = turn();
+  answer(true);
+  if (more || (left_.load() == AfterTurn::words && until_next_look() == kNoTime)) return 0;
   const std::lock_guard turn(turn_);
   for (auto* transport : transports_) {
     const int limit = transport->rest(sockets_);
@@ -105,7 +108,7 @@ void Engine::sleep(int timeout_ms) {
     if (left == AfterTurn::work) timeout = kNoTime;
     if (left == AfterTurn::words) timeout = std::min(timeout, until_next_look());
   }
-  if (stopping_.load()) timeout = kNoTime;
+  if (stopping_.load() || requests_.load()) timeout = kNoTime;
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
   const timespec limit{seconds.count(), (timeout - seconds).count()};
   if (ppoll(sockets_.data(), sockets_.size(), timeout == base::Clock::duration::max() ? nullptr : &limit, nullptr) <
@@ -165,13 +168,50 @@ void Engine::heard(Haste haste) noexcept {
   const bool polls = left_.load() == AfterTurn::words;
   if (polls) begin_quiet();  // as there is something new to wait for
   again_.store(true);
-  help();
+  help_once();
+  if (requests_.load() && !leave_answers() && asleep_.load()) wake();
   if (polls) leave_to_thread();
 }
 
 void Engine::help() noexcept {
+  help_once();
+  answer();
+}
+
+void Engine::help_once() noexcept {
   helped();  // the thread that rang takes the turn itself if it is free: no change of thread
   if (turn()) leave_to_thread();
+}
+
+/// False: another thread answers, or this one further up; it will look again.
+bool Engine::begin_answers() noexcept { return answers_.fetch_add(1) == 0; }
+
+/// Like `begin_answers`, but does not begin. False: no thread answers.
+bool Engine::leave_answers() noexcept {
+  std::uint32_t now = answers_.load();
+  while (now != 0 && !answers_.compare_exchange_weak(now, now + 1)) {
+  }
+  return now != 0;
+}
+
+void Engine::end_answers(bool alone) noexcept {
+  std::uint32_t seen = 0;
+  do {
+    seen = answers_.load();
+    requests_.store(false);  // first: those that turns find from now on are news
+    for (Responder* const responder : responders_) responder->respond(alone);
+    if (any_requests()) requests_.store(true);
+  } while (!answers_.compare_exchange_strong(seen, 0));
+}
+
+/// Called with the turn, or by the thread that answers.
+bool Engine::any_requests() const noexcept {
+  return std::ranges::any_of(responders_, [](Responder* one) { return one->has_requests(); });
+}
+
+/// Behind a turn.
+void Engine::answer(bool alone) noexcept {
+  if (requests_.load() && begin_answers()) end_answers(alone);
 }
 
 void Engine::look() noexcept {
@@ -181,6 +221,7 @@ void Engine::look() noexcept {
     const std::lock_guard turn(turn_);
     more = work();
   }
+  answer();
   if (more || again_.load()) leave_to_thread();
 }
 
@@ -241,6 +282,7 @@ bool Engine::work() {
   };
   for (auto* put : armed_ahead_) note(put->arm_ahead());
   for (auto* end : ends_) note(end->poll());
+  if (any_requests()) requests_.store(true);
   listens_.store(listens, std::memory_order_relaxed);
   const bool polled = left_.load(std::memory_order_relaxed) == AfterTurn::words;
   if (left == AfterTurn::words && !polled) begin_quiet();
@@ -267,7 +309,7 @@ void Engine::look_at(Member& member) {
   if (member.posting == nullptr) return;
   member.posting->heard();  // also if it is rung: what it had to do before may have left with another put
   if (std::exchange(member.rung, true)) return;
-  if (member.landed != nullptr) {
+  if (member.behind) {
     credits_.rung(member);
   } else {
     rung_.push_back(&member);
@@ -314,7 +356,12 @@ void Engine::watch(backends::Doorbell& bell, ByBell what, const void* who, Haste
 
 void Engine::watch_credits(backends::RungPut& put, int depth, const base::Word& landed) {
   if (put.posting == nullptr) return watch(put);
-  watch(put.bell(), {put.posting, false, static_cast<std::uint64_t>(depth), &landed}, &put, Haste::soon);
+  watch(put.bell(), {put.posting, false, true, static_cast<std::uint64_t>(depth), &landed}, &put, Haste::soon);
+}
+
+void Engine::post_behind(const backends::RungPut& put) {
+  const std::lock_guard turn(turn_);
+  if (const auto found = members_.find(&put); found != members_.end()) found->second.behind = true;
 }
 
 void Engine::move(backends::RungPut& put, const std::shared_ptr<backends::Doorbell>& bell, std::uint64_t epochs) {
@@ -354,6 +401,14 @@ void Engine::forget(Pollable& end) {
   const std::lock_guard turn(turn_);
   std::erase(ends_, &end);
   watched_.fetch_sub(1);
+}
+
+void Engine::watch(Responder& responder) {
+  between_answers([&] { responders_.push_back(&responder); });
+}
+
+void Engine::forget(Responder& responder) {
+  between_answers([&] { std::erase(responders_, &responder); });
 }
 
 void Engine::reach(backends::RungPut& put, device::Driver& driver) {

@@ -40,6 +40,17 @@ class Engine final : public backends::Listener, public device::Helper {
     virtual backends::AfterTurn poll() = 0;
   };
 
+  /// Answers requests of peers that have arrived. An answer is a put, so it leaves behind a turn and not in one.
+  class Responder {
+   public:
+    virtual ~Responder() = default;
+    /// Called in each turn of the engine.
+    virtual bool has_requests() noexcept = 0;
+    /// Answers what has arrived, and waits for nothing. One thread at a time: one that waits, or the engine's own if
+    /// none takes turns (`alone`).
+    virtual void respond(bool alone) noexcept = 0;
+  };
+
   struct Options {
     int cpu = -1;                  ///< core of the engine's thread; -1: any
     base::Clock::duration poll{};  ///< sleep between two turns while something is under way; 0: yield
@@ -62,9 +73,24 @@ class Engine final : public backends::Listener, public device::Helper {
   /// Like `watch`, for the credits of `depth` slots, which may leave a little later. `landed`: the last epoch that has
   /// arrived.
   void watch_credits(backends::RungPut& put, int depth, const base::Word& landed);
+  /// From now on the put is posted behind those of other ends, in each turn. It is watched.
+  void post_behind(const backends::RungPut& put);
   void forget(backends::RungPut& put) { forget(put.bell(), &put, &put); }
   void watch(Pollable& end);
   void forget(Pollable& end);
+  /// Answers are given from now on, until `forget` has returned. Without locks of the runtime.
+  void watch(Responder& responder);
+  void forget(Responder& responder);
+  /// Runs `work()` while no thread answers, or looks for requests.
+  template <class Work>
+  void between_answers(Work work) {
+    while (!begin_answers()) std::this_thread::yield();
+    {
+      const std::lock_guard turn(turn_);
+      work();
+    }
+    end_answers(false);
+  }
   void watch(backends::EngineAccess& access) { watch(access.bell(), {&access}, &access, backends::Haste::now); }
   void forget(backends::EngineAccess& access) { forget(access.bell(), &access, nullptr); }
   /// From the next epoch on, `bell` fires the put. Call it while no epoch is outstanding.
@@ -90,6 +116,8 @@ class Engine final : public backends::Listener, public device::Helper {
   void heard(backends::Haste haste) noexcept;
   void help() noexcept override;
   void look() noexcept override;
+  /// How often threads other than the engine's have helped; may miss some.
+  std::uint32_t helped_so_far() const noexcept { return helped_.load(std::memory_order_relaxed); }
 
  private:
   struct Bell;
@@ -116,6 +144,13 @@ class Engine final : public backends::Listener, public device::Helper {
   void loop(base::trace::Track track);
   void helped() noexcept;
   void leave_to_thread() noexcept;
+  void help_once() noexcept;
+  // Answers, by one thread at a time.
+  bool begin_answers() noexcept;
+  bool leave_answers() noexcept;
+  void end_answers(bool alone) noexcept;
+  bool any_requests() const noexcept;
+  void answer(bool alone = false) noexcept;
   // These return whether the engine's thread must be awake. While it polls words it wakes by itself.
   bool turn() noexcept;
   bool work();
@@ -160,6 +195,10 @@ class Engine final : public backends::Listener, public device::Helper {
   std::vector<backends::RungPut*> armed_ahead_;
   std::vector<Pollable*> ends_;
   Credits credits_;
+  // Changed by a thread that has both the turn and the answers.
+  std::vector<Responder*> responders_;
+  std::atomic<bool> requests_{false};      // that turns have found
+  std::atomic<std::uint32_t> answers_{0};  // 0: no thread answers; the one that does looks again if it has grown
 };
 
 }  // namespace sluice::runtime

@@ -60,6 +60,26 @@ class SenderCore final : public runtime::ChannelEnd {
     const std::uint64_t depth = peer_depth_.load(std::memory_order_acquire);
     return connected() && (last <= depth || base::reached(*word_.word, last - depth));
   }
+  /// The next acquire in program order does not wait, or is refused.
+  bool may_acquire() const noexcept {
+    const std::uint64_t next = epoch() + 1;
+    return failed() || next <= depth() || base::reached(done, next - depth());
+  }
+  /// A wait for the credit of the next put. Once connected.
+  device::Wait wait_for_credit() const noexcept {
+    const std::uint64_t next = epoch() + 1;
+    const std::uint64_t depth = peer_depth_.load(std::memory_order_relaxed);
+    return {word_.word, next > depth ? next - depth : 0, word_.parking, next, "wait for credit"};
+  }
+  /// From now on puts that the engine posts leave behind those of other ends. Once connected.
+  void give_way() {
+    if (rung_ != nullptr) services().engine.post_behind(*rung_);
+  }
+  /// Such a put may wait for the engine's next turn, as credits do. Applies to the next ones.
+  void put_off(bool may_wait) noexcept {
+    if (rung_ != nullptr && rung_->bell().entry() != nullptr)
+      rung_->bell().entry()->haste = may_wait ? backends::Haste::soon : backends::Haste::now;
+  }
   /// Adds the places where threads sleep for what `may_put` looks at.
   void add_places(std::vector<base::Parking*>& places) const { places.push_back(word_.parking); }
   // Not `whole_epoch`: an instruction less.

@@ -569,8 +569,9 @@ bool TargetCore::needs_agent(const backends::Request& request) const noexcept {
 /// The agent raises the counter after what it has put or changed itself. Else that must have completed before.
 void TargetCore::fire_by_agent(device::Lane lane, std::uint64_t epoch, backends::Request request) {
   backends::Request access{Kind::put, 0, {}};
-  if (request.kind == Kind::get || request.gpus != nullptr || facts_.of_gpu ||
-      (request.kind == Kind::put && request.local.size() > AgentLine::kMost)) {
+  const std::size_t bytes = request.local.size();
+  if (request.gpus != nullptr || facts_.of_gpu || (request.kind == Kind::put && bytes > AgentLine::kMost) ||
+      (request.kind == Kind::get && bytes > AgentLine::kReply)) {
     const std::uint32_t counter = std::exchange(request.counter, kNone);
     accesses_->access().enqueue(lane, epoch, std::exchange(request, access));
     await_accesses(lane, epoch);
@@ -579,7 +580,7 @@ void TargetCore::fire_by_agent(device::Lane lane, std::uint64_t epoch, backends:
     return;
   }
   with_agent([&] { send(lane, epoch, request); });
-  accesses_->access().enqueue(lane, epoch, access);
+  accesses_->access().enqueue(lane, epoch, access);  // behind it: a closing target awaits both
 }
 
 /// On a GPU they have completed: a stream does what it was given in order, and the program orders several streams. A
@@ -623,7 +624,7 @@ bool TargetCore::collect(base::Limit& limit) {
   AgentClient* const agent = agent_;
   if (agent == nullptr) return true;
   const auto all_replied = [&] { return failed() || agent->all_replied(); };
-  if (!await_in_host(*agent->replies().wait_for_arrival(0, 0).parking, all_replied, limit, "drains")) return false;
+  if (!await_in_host(*agent->in().wait_for_arrival(0, 0).parking, all_replied, limit, "drains")) return false;
   if (!failed()) with_agent([&] { agent->take_replies(); });
   return true;
 }

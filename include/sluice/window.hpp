@@ -199,7 +199,7 @@ SLUICE_EXPORT std::vector<Extent> strided(std::size_t count, std::size_t bytes, 
 ///
 /// @par Counted accesses
 ///   Where the counters are not mapped, a thread of the owner raises them (see `describe`). The stream then waits until
-///   a counted get, or a counted put of more than 900 bytes, has completed.
+///   a counted get of more than 1024 bytes, or a counted put of more than 4096, has completed.
 ///
 /// @par GPUs
 ///   A window may be of a GPU's memory, for peers that map it, which are on the same host, or that reach it by a

@@ -621,7 +621,7 @@ TEST_P(WindowAtomics, make_a_lock) {
 template <class T>
 void expect_accumulated(Number number) {
   run_peers(WindowAtomics::GetParam().peers(), [number](Context& context) {
-    constexpr std::size_t kCount = 300;  // more than one question to an agent has
+    constexpr std::size_t kCount = 1100;  // more than one question to an agent has, of 4 bytes too
     const Case& one = WindowAtomics::GetParam();
     test::Order order(one);
     const Buffer memory(context, one, 4 * kCount * sizeof(T));

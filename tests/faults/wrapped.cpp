@@ -28,6 +28,8 @@ using namespace backends;
 
 std::atomic<base::Word*> g_newest_signal{nullptr};
 std::atomic<std::uint64_t> g_rests{0};
+std::atomic<std::uint64_t> g_messages{0};
+std::atomic<std::uint64_t> g_accesses{0};
 std::atomic<bool> g_reaching_refused{false};
 std::atomic<Rank> g_path_lost{-1};
 
@@ -133,6 +135,7 @@ class PostedPut final : public EnginePut, private UnderWay::Finisher {
   bool at_rest(std::size_t) override { return true; }
   bool post(std::size_t, std::uint64_t epoch, Range part) override {
     if (dice_.one_in(3)) return false;
+    if (moves_bytes()) g_messages.fetch_add(1);
     under_way_->add({this, epoch, part, dice_.below(3)});
     return true;
   }
@@ -153,21 +156,23 @@ class PostedPut final : public EnginePut, private UnderWay::Finisher {
 
 class PostedAccess final : public EngineAccess, private UnderWay::Finisher {
  public:
+  /// `may_count`: requests may name counters.
   PostedAccess(int depth, device::Watch& watch, std::unique_ptr<InnerWatch> inner_watch, std::unique_ptr<Access> inner,
-               std::shared_ptr<UnderWay> under_way)
-      : EngineAccess(all_that(*inner), depth, watch, "posted: " + inner->how), inner_watch_(std::move(inner_watch)),
-        inner_(std::move(inner)), under_way_(std::move(under_way)) {}
+               std::shared_ptr<UnderWay> under_way, bool may_count)
+      : EngineAccess(all_that(may_count && inner->counts), depth, watch, "posted: " + inner->how),
+        inner_watch_(std::move(inner_watch)), inner_(std::move(inner)), under_way_(std::move(under_way)) {}
   ~PostedAccess() override { under_way_->finish(this); }
 
  private:
   /// The inner one looks.
   static constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();
-  static Bounds all_that(const Access& inner) {
-    return {.offered = kMost, .counters = inner.counts ? kMost : 0, .no_gpus = "posted"};
+  static Bounds all_that(bool may_count) {
+    return {.offered = kMost, .counters = may_count ? kMost : 0, .no_gpus = "posted"};
   }
 
   bool post(std::uint64_t epoch, const Request& request) override {
     if (dice_.one_in(3)) return false;
+    if (!request.local.empty()) g_accesses.fetch_add(1);
     requests_[epoch] = request;
     under_way_->add({this, epoch, {}, dice_.below(3)});
     return true;
@@ -366,7 +371,8 @@ class LosablePath final : public PathFinder {
 /// A transport whose puts go through `wrap`.
 class WrappedTransport : public Transport {
  public:
-  explicit WrappedTransport(const Settings& settings) : Transport({}, Maps::process), inner_(open_inner(settings)) {
+  explicit WrappedTransport(const Settings& settings, Maps which = Maps::process)
+      : Transport({}, which), inner_(open_inner(settings)) {
     address_ = inner_->address();
   }
 
@@ -433,11 +439,18 @@ class PostedTransport : public WrappedTransport {
   std::unique_ptr<Access> wrap(Link& inner, int depth, device::Watch& watch, Key key) override {
     auto inner_watch = std::make_unique<InnerWatch>(watch);
     auto access = inner.access(depth, *inner_watch, std::move(key));
-    return std::make_unique<PostedAccess>(depth, watch, std::move(inner_watch), std::move(access), under_way_);
+    return std::make_unique<PostedAccess>(depth, watch, std::move(inner_watch), std::move(access), under_way_,
+                                          maps != Maps::nothing);
   }
 
  private:
   std::shared_ptr<UnderWay> under_way_ = std::make_shared<UnderWay>();
+};
+
+/// Maps nothing, as a network.
+class ApartTransport final : public PostedTransport {
+ public:
+  explicit ApartTransport(const Settings& settings) : PostedTransport(settings, Maps::nothing) {}
 };
 
 /// A put that finds no entry left is posted.
@@ -465,6 +478,7 @@ std::unique_ptr<Transport> open(const Settings& settings) {
 
 [[maybe_unused]] const bool g_registered = [] {
   register_backend({"posted", Reach::named, 0, {}, open<PostedTransport>});
+  register_backend({"apart", Reach::named, 0, {}, open<ApartTransport>});
   register_backend({"rung", Reach::named, 0, {}, open<RungTransport>});
   return true;
 }();
@@ -473,6 +487,7 @@ std::unique_ptr<Transport> open(const Settings& settings) {
 
 base::Word& newest_signal() { return *g_newest_signal.load(); }
 std::uint64_t rests() { return g_rests.load(); }
+Posts posts() { return {g_messages.load(), g_accesses.load()}; }
 void refuse_reaching() { g_reaching_refused = true; }
 void lose_path_to(Rank peer) { g_path_lost = peer; }
 

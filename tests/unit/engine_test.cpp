@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <ctime>
+#include <functional>
 #include <future>
 #include <memory>
 #include <semaphore>
@@ -270,12 +271,15 @@ class OwnPut final : OwnEnd, public backends::EnginePut {
   void set_busy(bool busy) { busy_ = busy; }
   int heard_rings() const { return heard_rings_; }
   bool done(std::uint64_t epoch) const { return base::reached(end.done, epoch); }
+  std::vector<const OwnPut*>* order = nullptr;  ///< of posts; null: it is not kept
 
   void heard() noexcept override { ++heard_rings_; }
   bool cumulative() const noexcept override { return credit_; }
   bool post(std::size_t, std::uint64_t epoch, backends::Range) override {
-    if (!busy_) over(epoch);
-    return !busy_;
+    if (busy_) return false;
+    if (order != nullptr) order->push_back(this);
+    over(epoch);
+    return true;
   }
   bool landed(std::uint64_t) override { return true; }
   bool settled() override { return true; }
@@ -304,6 +308,29 @@ TEST(Engine, a_put_hears_the_rings_that_come_while_it_is_busy) {
   put.set_busy(false);
   engine.look();
   EXPECT_TRUE(put.done(2));
+  engine.forget(put);
+}
+
+/// A reply is such a put: it delays no put of the program.
+TEST(Engine, posts_what_gives_way_behind_the_puts_of_its_turn) {
+  EmptyDesk desk;
+  Engine engine(desk, {});
+  std::vector<const OwnPut*> order;
+  OwnPut reply;
+  OwnPut put;
+  for (OwnPut* one : {&reply, &put}) {
+    engine.watch(*one);
+    one->order = &order;
+    one->set_busy(true);
+  }
+  engine.post_behind(reply);
+  reply.enqueue({}, 1, {});
+  put.enqueue({}, 1, {});
+  reply.set_busy(false);
+  put.set_busy(false);
+  engine.look();
+  EXPECT_EQ(order, (std::vector<const OwnPut*>{&put, &reply}));
+  engine.forget(reply);
   engine.forget(put);
 }
 
@@ -350,6 +377,108 @@ TEST(Engine, loses_no_ring_of_threads_beside_ends_that_open_and_close) {
   ring_and_close(engine, false);
   other.join();
   engine.stop();
+}
+
+/// A network from which requests come, and what answers them.
+class Requests final : public PolledTransport, public Engine::Responder {
+ public:
+  void send() { ++sent_; }
+  std::uint64_t answered() const { return answered_; }
+  std::thread::id answered_by() const { return by_; }
+  std::function<void()> meanwhile;  ///< called while the first request is answered
+
+  backends::AfterTurn poll() override {
+    arrived_ = sent_.load();
+    return backends::AfterTurn::nothing;
+  }
+  bool has_requests() noexcept override { return answered_ != arrived_; }
+  void respond(bool) noexcept override {
+    if (meanwhile && has_requests()) std::exchange(meanwhile, nullptr)();
+    by_ = std::this_thread::get_id();
+    answered_ = arrived_.load();
+  }
+
+ private:
+  std::atomic<std::uint64_t> sent_{0};
+  std::atomic<std::uint64_t> arrived_{0};
+  std::atomic<std::uint64_t> answered_{0};
+  std::atomic<std::thread::id> by_{};
+};
+
+/// Without help of the calling thread.
+bool is_answered(const Requests& requests, std::uint64_t sent) {
+  const auto limit = base::Clock::now() + std::chrono::seconds(20);
+  while (requests.answered() < sent && base::Clock::now() < limit) std::this_thread::yield();
+  return requests.answered() >= sent;
+}
+
+/// No change of thread: a request needs a turn to arrive, and the thread that took it answers.
+TEST(Engine, requests_are_answered_by_the_thread_that_waits) {
+  EmptyDesk desk;
+  Requests requests;
+  Engine engine(desk, {});
+  engine.add(requests);
+  engine.watch(requests);
+  requests.send();
+  engine.help();
+  EXPECT_EQ(requests.answered(), 1U);
+  requests.send();
+  engine.look();
+  EXPECT_EQ(requests.answered(), 2U);
+  EXPECT_EQ(requests.answered_by(), std::this_thread::get_id());
+  engine.forget(requests);
+  requests.send();
+  engine.look();
+  EXPECT_EQ(requests.answered(), 2U) << "it was forgotten";
+}
+
+/// A put may come from anywhere, also with locks that an answer would take.
+TEST(Engine, requests_that_arrive_in_the_turn_of_a_put_are_answered_by_its_thread) {
+  EmptyDesk desk;
+  Requests requests;
+  Engine engine(desk, {});
+  OwnPut put;
+  engine.add(requests);
+  engine.watch(put);
+  engine.watch(requests);
+  requests.send();
+  put.enqueue({}, 1, {});
+  EXPECT_EQ(requests.answered(), 0U);
+  engine.start();
+  EXPECT_TRUE(is_answered(requests, 1));
+  for (std::uint64_t epoch = 2; epoch <= 100; ++epoch) {
+    requests.send();
+    put.enqueue({}, epoch, {});
+    EXPECT_TRUE(is_answered(requests, epoch)) << epoch;
+    if (requests.answered() < epoch) break;
+  }
+  EXPECT_NE(requests.answered_by(), std::this_thread::get_id());
+  engine.stop();
+  engine.forget(requests);
+  engine.forget(put);
+}
+
+/// Its thread does not wait for the one that answers, so that one looks again.
+TEST(Engine, requests_that_arrive_while_another_thread_answers_are_answered) {
+  EmptyDesk desk;
+  Requests late;
+  Requests first;
+  Engine engine(desk, {});
+  for (Requests* one : {&late, &first}) {
+    engine.add(*one);
+    engine.watch(*one);
+  }
+  first.meanwhile = [&] {
+    std::thread([&] {
+      late.send();
+      engine.look();
+    }).join();
+  };
+  first.send();
+  engine.look();
+  EXPECT_EQ(first.answered(), 1U);
+  EXPECT_EQ(late.answered(), 1U);
+  for (Requests* one : {&late, &first}) engine.forget(*one);
 }
 
 }  // namespace

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many messages an access takes that a thread of the owner carries out, or counts.
+#include <functional>
+
+#include "tests/conformance/windows.hpp"
+#include "tests/faults/wrapped.hpp"
+
+namespace {
+
+using namespace sluice;
+using namespace sluice::test;
+
+constexpr std::size_t kLong = 16 * 4096;
+
+/// Compares the posts of rank 1 and the owner for one access of rank 1 and its flush.
+void expect_posts(Posts wanted, const char* what, const std::function<void(Target&, const Slice&)>& access) {
+  const Case one{.ground = {"apart", "apart"}};
+  run_peers(one.peers(), [&](Context& context) {
+    WindowSide side(context, one, kLong, kLong, 1);
+    if (context.rank() == 1) {
+      static_cast<void>(side.target.fetch_add(0, 1));  // opens the line to the agent
+      const Posts before = posts();
+      access(side.target, side.local.all());
+      side.flush();
+      const Posts after = posts();
+      EXPECT_EQ(after.messages - before.messages, wanted.messages) << what;
+      EXPECT_EQ(after.accesses - before.accesses, wanted.accesses) << what;
+    }
+    board().meet(context);
+  });
+}
+
+TEST(AgentMessages, are_a_request_and_a_reply) {
+  const Posts one_question{2, 0};
+  expect_posts(one_question, "fetch_add",
+               [](Target& target, const Slice& local) { target.fetch_add({}, 8, 1, local.slice(0, kWord)); });
+  expect_posts(one_question, "compare_swap",
+               [](Target& target, const Slice& local) { target.compare_swap({}, 8, 0, 1, local.slice(0, kWord)); });
+  expect_posts(one_question, "accumulate of 4 KiB", [](Target& target, const Slice& local) {
+    target.accumulate({}, Op::sum, Number::uint64, local.slice(0, 4096), 0);
+  });
+  expect_posts(one_question, "a counted put of 4 KiB",
+               [](Target& target, const Slice& local) { target.put_notify({}, local.slice(0, 4096), 0, 0); });
+  expect_posts(one_question, "a counted get of 1 KiB",
+               [](Target& target, const Slice& local) { target.get_notify({}, local.slice(0, 1024), 0, 0); });
+  expect_posts(one_question, "notify", [](Target& target, const Slice&) { target.notify({}, 0); });
+}
+
+TEST(AgentMessages, of_long_accesses_are_no_more_than_needed) {
+  expect_posts({kLong / 4096 + 1, 0}, "each part of an accumulate is sent, and the last replied to",
+               [](Target& target, const Slice& local) { target.accumulate({}, Op::sum, Number::uint64, local, 0); });
+  expect_posts({2, 1}, "a long put, and its count",
+               [](Target& target, const Slice& local) { target.put_notify({}, local, 0, 0); });
+  expect_posts({2, 1}, "a long get, and its count",
+               [](Target& target, const Slice& local) { target.get_notify({}, local, 0, 0); });
+}
+
+TEST(AgentMessages, of_plain_accesses_are_none) {
+  expect_posts({0, 1}, "put", [](Target& target, const Slice& local) { target.put({}, local, 0); });
+  expect_posts({0, 1}, "get", [](Target& target, const Slice& local) { target.get({}, local, 0); });
+  expect_posts({0, 0}, "flush alone", [](Target&, const Slice&) {});
+}
+
+}  // namespace
