@@ -131,15 +131,15 @@ void StreamAccess::enqueue(device::Lane lane, std::uint64_t epoch, const Request
     if (lane.gpu != nullptr) {
       enqueue_on_gpu(lane, request);
     } else {
-      carry_out_and_count(request);
+      carry_out_and_count(lane, request);
     }
   }
   device::raise(lane, watch_.done, epoch, watch_.done_parking);
 }
 
-void StreamAccess::carry_out_and_count(const Request& request) {
+void StreamAccess::carry_out_and_count(device::Lane lane, const Request& request) {
   if (watch_.failed()) return;  // meanwhile, on the stream of a GPU
-  carry_out({}, request);
+  carry_out(lane, request);
   if (request.counter == Request::kNone || watch_.failed()) return;
   base::Progress& counter = counters_[request.counter];
   base::add_one(counter.word, counter.parking);
@@ -155,7 +155,7 @@ void StreamAccess::enqueue_on_gpu(device::Lane lane, const Request& request) {
   };
   constexpr auto carry_out_now = [](void* held) {
     const std::unique_ptr<Later> later(static_cast<Later*>(held));
-    later->access.carry_out_and_count(later->request);
+    later->access.carry_out_and_count({}, later->request);
   };
   Request rest = request;
   if (gpus_of(request) != nullptr) {
@@ -188,11 +188,12 @@ void MappedAccess::take_turns(Rank rank) noexcept {
 }
 
 /// The owner may read the word meanwhile: it has the old value or the new one.
-std::optional<std::uint64_t> MappedAccess::change_in_turn(std::byte* at, Request::Kind kind, std::uint64_t operand,
-                                                          std::uint64_t compare, Timeout limit) noexcept {
+std::optional<std::uint64_t> MappedAccess::change_in_turn(device::Lane lane, std::byte* at, Request::Kind kind,
+                                                          std::uint64_t operand, std::uint64_t compare,
+                                                          Timeout limit) noexcept {
   const std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(at));
   std::uint64_t old = 0;
-  const bool changed = turns_.take(watch_, limit, [&] {
+  const bool changed = turns_.take(lane, watch_, limit, [&] {
     old = word.load(std::memory_order_relaxed);
     if (kind == Kind::compare_swap && old != compare) return;
     word.store(kind == Kind::fetch_add ? old + operand : operand, std::memory_order_release);
@@ -201,21 +202,22 @@ std::optional<std::uint64_t> MappedAccess::change_in_turn(std::byte* at, Request
 }
 
 /// Many numbers in several turns, so that other ranks wait no longer than for one.
-void MappedAccess::accumulate_in_turn(std::byte* at, Op op, Number number,
+void MappedAccess::accumulate_in_turn(device::Lane lane, std::byte* at, Op op, Number number,
                                       std::span<const std::byte> operands) noexcept {
   constexpr std::size_t kInOneTurn = std::size_t{64} * 1024;
   const ChangeAlone by_vectors = change_alone(op, number);  // first: what the lock waits for to be stored delays it
   bool good = true;
   for (std::size_t done = 0; good && done < operands.size(); done += kInOneTurn) {
     const std::size_t part = std::min(kInOneTurn, operands.size() - done);
-    good = turns_.take(watch_, kForever, [=, from = operands.data()] { by_vectors(at + done, from + done, part); });
+    good =
+        turns_.take(lane, watch_, kForever, [=, from = operands.data()] { by_vectors(at + done, from + done, part); });
   }
 }
 
-void MappedAccess::change(const Request& request) noexcept {
+void MappedAccess::change(device::Lane lane, const Request& request) noexcept {
   if (request.kind == Kind::accumulate)
-    return accumulate_now(request.op, request.number, request.offset, request.local);
-  const auto old = change_now(request.kind, request.offset, request.operand, request.compare, kForever);
+    return accumulate_now(lane, request.op, request.number, request.offset, request.local);
+  const auto old = change_now(lane, request.kind, request.offset, request.operand, request.compare, kForever);
   if (old) std::memcpy(request.local.data(), &*old, sizeof *old);
 }
 
@@ -226,7 +228,7 @@ void MappedAccess::carry_out(device::Lane lane, const Request& request) {
   if (request.atomic() && lane.gpu != nullptr && offered_.driver != nullptr) {
     change_by_kernel(*lane.gpu, there, request);
   } else if (request.atomic()) {
-    change(request);
+    change(lane, request);
   } else {
     const bool get = request.kind == Kind::get;
     device::copy(lane, watch_, get ? here : there, get ? there : here, request.local.size(), gpus_of(request));

@@ -111,7 +111,7 @@ class StreamAccess : public Access {
  private:
   /// In the lane's order; on a GPU's stream, only what reads or changes a GPU's memory.
   virtual void carry_out(device::Lane lane, const Request& request) = 0;
-  void carry_out_and_count(const Request& request);
+  void carry_out_and_count(device::Lane lane, const Request& request);
   void enqueue_on_gpu(device::Lane lane, const Request& request);
 };
 
@@ -127,8 +127,8 @@ class MappedAccess final : public StreamAccess {
       crossing_ = std::make_unique<base::CrossingCopy>();
   }
 
-  // In program order, without a request, on memory of the host: for callers that have checked what it reaches, and that
-  // the watch is not shut.
+  // By the calling thread, without a request, on memory of the host: for callers that have checked what it reaches, and
+  // that the watch is not shut. `lane`: program order, or the stream that the thread is.
   void put_now(std::uint64_t offset, const std::byte* from, std::size_t bytes) noexcept {
     if (bytes >= base::CrossingCopy::kLeast && crossing_ != nullptr)
       return (*crossing_)(offered_.data + offset, from, bytes);
@@ -141,16 +141,17 @@ class MappedAccess final : public StreamAccess {
     if (counter != Request::kNone) base::add_one(counters_[counter].word, counters_[counter].parking);
   }
   /// Returns the old value. None: in a window of turns it was not this rank's within `limit`, or the watch has failed.
-  std::optional<std::uint64_t> change_now(Request::Kind kind, std::uint64_t offset, std::uint64_t operand,
-                                          std::uint64_t compare, Timeout limit) noexcept {
+  std::optional<std::uint64_t> change_now(device::Lane lane, Request::Kind kind, std::uint64_t offset,
+                                          std::uint64_t operand, std::uint64_t compare, Timeout limit) noexcept {
     std::byte* const at = offered_.data + offset;
     if (turns_.exist()) [[unlikely]]
-      return change_in_turn(at, kind, operand, compare, limit);
+      return change_in_turn(lane, at, kind, operand, compare, limit);
     return change_word(at, kind, operand, compare);
   }
-  void accumulate_now(Op op, Number number, std::uint64_t offset, std::span<const std::byte> operands) noexcept {
+  void accumulate_now(device::Lane lane, Op op, Number number, std::uint64_t offset,
+                      std::span<const std::byte> operands) noexcept {
     std::byte* const at = offered_.data + offset;
-    if (turns_.exist()) return accumulate_in_turn(at, op, number, operands);
+    if (turns_.exist()) return accumulate_in_turn(lane, at, op, number, operands);
     change_numbers(at, op, number, operands);
   }
   bool in_turns() const noexcept { return turns_.exist(); }
@@ -168,10 +169,11 @@ class MappedAccess final : public StreamAccess {
 
  private:
   void carry_out(device::Lane lane, const Request& request) override;
-  void change(const Request& request) noexcept;
-  std::optional<std::uint64_t> change_in_turn(std::byte* at, Request::Kind kind, std::uint64_t operand,
-                                              std::uint64_t compare, Timeout limit) noexcept;
-  void accumulate_in_turn(std::byte* at, Op op, Number number, std::span<const std::byte> operands) noexcept;
+  void change(device::Lane lane, const Request& request) noexcept;
+  std::optional<std::uint64_t> change_in_turn(device::Lane lane, std::byte* at, Request::Kind kind,
+                                              std::uint64_t operand, std::uint64_t compare, Timeout limit) noexcept;
+  void accumulate_in_turn(device::Lane lane, std::byte* at, Op op, Number number,
+                          std::span<const std::byte> operands) noexcept;
 
   device::Extent offered_;
   Mapped mapped_;

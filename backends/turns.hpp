@@ -20,10 +20,11 @@ class Turns {
 
   bool exist() const noexcept { return word_ != nullptr; }
   /// Calls `work()` while no other rank changes the window. False: it was not called, since the watch has failed, or it
-  /// was not this rank's turn within `limit`.
+  /// was not this rank's turn within `limit`. The watch fails when the stream of the lane has waited for too long, or
+  /// ends.
   template <class Work>
-  bool take(device::Watch& watch, Timeout limit, Work work) const noexcept {
-    if (!try_take() && !await(watch, limit)) return false;
+  bool take(device::Lane lane, device::Watch& watch, Timeout limit, Work work) const noexcept {
+    if (!try_take() && !await(lane, watch, limit)) return false;
     const bool good = !watch.failed();  // looked at in the turn: the owner may have ended the turns of this rank
     if (good) work();
     std::uint64_t mine = mine_;
@@ -42,7 +43,7 @@ class Turns {
     std::uint64_t nobody = 0;
     return word_->compare_exchange_strong(nobody, mine_, std::memory_order_acquire, std::memory_order_relaxed);
   }
-  [[gnu::noinline]] bool await(device::Watch& watch, Timeout limit) const noexcept;
+  [[gnu::noinline]] bool await(device::Lane lane, device::Watch& watch, Timeout limit) const noexcept;
 
   std::atomic<std::uint64_t>* word_ = nullptr;
   std::uint64_t mine_ = 0;

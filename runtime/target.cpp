@@ -385,7 +385,7 @@ template <class Work>
                                                                    std::uint64_t operand, std::uint64_t compare,
                                                                    Timeout limit) {
   std::optional<std::uint64_t> before;
-  carry_out_now([&] { before = words_->change_now(kind, in_window(offset), operand, compare, limit); });
+  carry_out_now([&] { before = words_->change_now({}, kind, in_window(offset), operand, compare, limit); });
   if (!before) [[unlikely]]
     throw error(Code::timeout, epoch(), "another rank changes the window; nothing was changed");
   return *before;
@@ -646,7 +646,7 @@ void TargetCore::accumulate(Stream stream, Op op, Number number, const Slice& lo
   }
   if (changes_now(stream) && of_host(local)) [[likely]] {
     return carry_out_now([&] {
-      words_->accumulate_now(op, number, in_window(offset), {local.data(), local.bytes()});
+      words_->accumulate_now({}, op, number, in_window(offset), {local.data(), local.bytes()});
       if (!failed()) words_->count_now(counter);
     });
   }

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -369,6 +370,52 @@ TEST_P(WindowTurns, lose_no_change_by_several_threads_of_a_rank) {
       for (std::size_t i = 0; i < kMany; ++i) ASSERT_EQ(word_at(memory.bytes(), i), sums[i]) << "number " << i;
     }
     board().meet(context);
+  });
+}
+
+// ---- waits that end
+
+/// One rank stands still in its turn while another waits for one.
+TEST_P(WindowTurns, are_awaited_within_the_limits_of_calls_and_of_streams) {
+  run_peers(with_untold(GetParam().peers()), [](Context& context) {
+    const HalfReadable operands;
+    const Region region = context.region(operands.data(), operands.bytes());
+    WindowSide side = side_of(context, operands.bytes(), kWord);
+    const Memory memory = context.allocate(kWord);
+    const Slice one = memory.all();
+    one.as<std::uint64_t>()[0] = 1;
+    if (context.rank() == 0) fill_words(side.memory.bytes(), 0);
+    side.target.wait_connected();
+    board().meet(context);
+    if (context.rank() == 1) add_and_stand_still(side, operands, region);
+    if (context.rank() == 0) {
+      board().await(kReady, 1);
+      const std::string how = side.target.describe();
+      const bool in_turns = how.find("the processors of one rank at a time") != std::string::npos &&
+                            how.find("fired by the stream") != std::string::npos;
+      const auto ends = [&](Code code, auto call) {
+        Target target = context.target(0, kWindow);
+        target.wait_connected();
+        if (in_turns) expect_code(code, [&] { call(target); });
+      };
+      ends(Code::timeout, [](Target& target) { static_cast<void>(target.fetch_add(0, 1, 5ms)); });
+      HostStream host({.timeout = 5ms});
+      ends(Code::timeout, [&](Target& target) {
+        target.accumulate(Stream::host(host), Op::sum, Number::uint64, one, 0);
+        context.synchronize(Stream::host(host));
+      });
+      std::optional<HostStream> ended(std::in_place);
+      ends(Code::aborted, [&](Target& target) {
+        target.fetch_add(Stream::host(*ended), 0, 1, one);
+        ended.reset();
+        context.check();
+      });
+      board().set(kMayGoOn, 1);
+    }
+    side.meet();
+    if (context.rank() == 0) {
+      EXPECT_EQ(word_at(side.memory.bytes(), 0), 1U);
+    }
   });
 }
 

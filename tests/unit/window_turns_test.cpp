@@ -34,10 +34,10 @@ class WindowTurn : public testing::Test {
   template <class Work>
   void in_turn_of_one(Work work) {
     TargetThatGivesUp holder;
-    EXPECT_TRUE(Turns(word_, 1).take(holder, sluice::kForever, work));
+    EXPECT_TRUE(Turns(word_, 1).take({}, holder, sluice::kForever, work));
   }
   bool take(sluice::Timeout limit = sluice::kForever) {
-    return Turns(word_, 2).take(other_, limit, [] {});
+    return Turns(word_, 2).take({}, other_, limit, [] {});
   }
 
   sluice::base::Word word_;
@@ -69,7 +69,7 @@ TEST_F(WindowTurn, that_the_owner_has_ended_ends_no_other) {
     EXPECT_TRUE(take());
     word_.value = 1 + 3;  // rank 3 has the turn
   });
-  EXPECT_FALSE(Turns(word_, 2).take(third, 1ms, [] {}));
+  EXPECT_FALSE(Turns(word_, 2).take({}, third, 1ms, [] {}));
   Turns::end_that_of(word_, 3);
   EXPECT_TRUE(take());
 }
