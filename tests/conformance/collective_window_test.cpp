@@ -731,9 +731,9 @@ TEST_P(CollectiveWindows, are_made_and_freed_without_growth) {
 
 class LostCollectives : public WithKills {
  protected:
-  /// Rank 1 of three dies after `before` has run everywhere; the others get Code::peer_lost from `wait`.
-  template <class Before, class Wait>
-  static void rank_1_dies(Before before, Wait wait) {
+  /// Rank 1 of three dies in `dying` after `before` has run everywhere; the others get Code::peer_lost from `wait`.
+  template <class Before, class Wait, class Dying>
+  static void rank_1_dies(Before before, Wait wait, Dying dying) {
     Case of_three = GetParam();
     of_three.ranks = 3;
     Peers peers = of_three.peers();
@@ -744,14 +744,18 @@ class LostCollectives : public WithKills {
       std::optional<WindowPart> part(std::in_place, context, GetParam(), 64, 64);
       before(*part);
       board().word(kReady).fetch_add(1);
-      if (context.rank() == 1) die_when_ready(3);
       board().await(kReady, 3);
+      if (context.rank() == 1) return dying(*part);
       expect_released([&] { expect_code(Code::peer_lost, [&] { wait(*part); }); }, 0ms, kNoticed);
       board().word(kLeft).fetch_add(1);
       board().await(kLeft, 2);  // a rank that leaves would end the other's wait
       part->window.close(100ms);
     });
     expect_only_rank_1_killed(ended);
+  }
+  template <class Before, class Wait>
+  static void rank_1_dies(Before before, Wait wait) {
+    rank_1_dies(before, wait, [](WindowPart&) { die(); });
   }
 };
 
@@ -818,6 +822,41 @@ TEST_P(LostCollectives, end_what_waits_for_a_rank_that_waits_for_the_dead_one) {
                 const std::vector<Rank> next{part.context.rank() == 0 ? 1 : 0};
                 part.window.start(next);
               });
+}
+
+/// That call makes all ranks count exclusive locks at rank 0, and awaits those that are not counted.
+TEST_P(LostCollectives, end_the_first_lock_all_where_the_dead_one_holds_a_lock) {
+  rank_1_dies(
+      [](WindowPart& part) {
+        if (part.context.rank() == 1) part.window.lock(0, Lock::exclusive);
+      },
+      [](WindowPart& part) { part.window.lock_all(); });
+}
+
+/// The rank that dies awaits the locks of the others there.
+TEST_P(LostCollectives, end_locks_at_any_instant_of_the_first_lock_all) {
+  const std::uint64_t seed = random_seed();
+  rank_1_dies(
+      [](WindowPart& part) {
+        if (part.context.rank() != 1) part.window.lock(part.context.rank(), Lock::exclusive);
+      },
+      [=](WindowPart& part) {
+        const Rank rank = part.context.rank();
+        std::mt19937_64 random(seed + part.rank());
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 500));
+        part.window.unlock(rank);
+        for (Rank other = rank;; other = (other + 1) % part.context.size()) {
+          part.window.lock(other, Lock::exclusive);
+          part.window.unlock(other);
+        }
+      },
+      [=](WindowPart& part) {
+        const std::jthread killer([after = std::mt19937_64(seed)() % 500] {
+          std::this_thread::sleep_for(std::chrono::microseconds(after));
+          die();
+        });
+        for (;; part.window.unlock_all()) part.window.lock_all();
+      });
 }
 
 TEST_P(LostCollectives, that_are_aborted_end_all_waits) {
