@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/crossing_copy.hpp"
 #include "tests/conformance/windows.hpp"
 #include "tests/faults/killed.hpp"
 
@@ -370,6 +371,24 @@ TEST_P(Windows, say_what_is_wrong) {
     target.close();
     refused(Code::misuse, [&] { target.flush({}); });
     expect_within(10s, [&] { return window.describe().find("0 targets") != std::string::npos; });
+  });
+}
+
+/// Long puts in program order try each way, and `describe` names that of the last one. A shorter one has no choice.
+TEST_P(Windows, say_that_puts_go_past_the_cache) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    constexpr std::size_t kLeast = base::CrossingCopy::kLeast;
+    Side side(context, kLeast, kLeast);
+    side.target.wait_connected();
+    const auto says = [&](const char* what) { return side.target.describe().find(what) != std::string::npos; };
+    const bool mapped = says("by the stream in the peer's memory") && says("fired by the stream");
+    EXPECT_FALSE(says("past the cache"));
+    side.target.put({}, side.piece(0, kLeast - 1), 0);
+    EXPECT_FALSE(says("past the cache"));
+    for (std::uint32_t i = 0; i <= 2 * base::CrossingChoice::kRow; ++i) side.target.put({}, side.piece(0, kLeast), 0);
+    EXPECT_EQ(says("past the cache"), mapped && base::crossing_copies_choose) << side.target.describe();
+    side.target.flush({});
+    board().meet(context);
   });
 }
 
