@@ -22,19 +22,27 @@ inline void tell(int peer) {
   MPI_Send(&word, 1, MPI_INT, peer, kPlain, MPI_COMM_WORLD);
 }
 
-/// MPI_Recv, of which a program that hangs is the failure: this one ends.
-inline void await_answer(int peer) {
+/// Returns once `ready()`. A program that hangs is the failure: this one ends.
+template <class Ready>
+void await_or_abort(Ready ready) {
   constexpr auto kMost = std::chrono::seconds(40);  // above SLUICE_TIMEOUT of all tests
-  int word = 0;
-  int arrived = 0;
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Irecv(&word, 1, MPI_INT, peer, kPlain, MPI_COMM_WORLD, &request);
-  for (const auto end = std::chrono::steady_clock::now() + kMost; arrived == 0;) {
-    MPI_Test(&request, &arrived, MPI_STATUS_IGNORE);
+  const auto end = std::chrono::steady_clock::now() + kMost;
+  while (!ready()) {
     if (std::chrono::steady_clock::now() < end) continue;
-    std::fprintf(stderr, "nothing moves while a program waits by MPI\n");
+    std::fprintf(stderr, "nothing moves while a program waits\n");
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
+}
+
+inline void await_answer(int peer) {
+  int word = 0;
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Irecv(&word, 1, MPI_INT, peer, kPlain, MPI_COMM_WORLD, &request);
+  await_or_abort([&] {
+    int arrived = 0;
+    MPI_Test(&request, &arrived, MPI_STATUS_IGNORE);
+    return arrived != 0;
+  });
 }
 
 // The part of a core that a process may use that wakes now and then.
@@ -50,8 +58,9 @@ inline double load_while_asleep() {
   constexpr auto kLong = std::chrono::milliseconds(500);
   std::this_thread::sleep_for(kLong / 5);  // threads that spin or yield before they sleep
   const double before = used();
+  const auto began = std::chrono::steady_clock::now();
   std::this_thread::sleep_for(kLong);
-  return (used() - before) / std::chrono::duration<double>(kLong).count();
+  return (used() - before) / std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
 }
 
 /// Folders in /proc of the threads that run host streams: the background's is one of them.

@@ -27,21 +27,21 @@ using checks::world_rank;
 using checks::world_size;
 
 #ifdef WITH_CUDA
-inline void make_gpu_current() {
+inline void make_gpu_current(int gpu = 0) {
   CUcontext context = nullptr;
   cuInit(0);
-  cuDevicePrimaryCtxRetain(&context, 0);
+  cuDevicePrimaryCtxRetain(&context, gpu);
   cuCtxSetCurrent(context);
 }
 #endif
 
-/// A host stream, or one of the emulated GPU.
+/// A host stream, or one of the emulated GPU, which becomes the current one.
 class OrderedStream {
  public:
-  explicit OrderedStream([[maybe_unused]] bool on_gpu) {
+  explicit OrderedStream([[maybe_unused]] bool on_gpu, [[maybe_unused]] int gpu = 0) {
 #ifdef WITH_CUDA
     if (on_gpu) {
-      make_gpu_current();
+      make_gpu_current(gpu);
       expect(cuStreamCreate(&cuda, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS, "a stream of the GPU");
       return;
     }

@@ -57,6 +57,10 @@ class Background {
   /// The thread ends. For MPI_Finalize.
   static void end() noexcept;
 
+  // For tests, which await them.
+  inline static std::atomic<std::uint64_t> steps{0};     ///< of operations that their streams have left here
+  inline static std::atomic<std::uint64_t> returned{0};  ///< operations that went back to their streams behind a step
+
  private:
   enum class State : std::uint8_t { ended, awake, asleep };
 
@@ -114,6 +118,8 @@ class Handover {
       failure_ = std::current_exception();
     }
     state_.store(left ? State::background : State::stream, std::memory_order_release);
+    ++Background::steps;
+    if (!left) ++Background::returned;
     return left;
   }
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <thread>
 
-#include "tests/await_answer.hpp"
+#include "tests/await_background.hpp"
 #include "tests/mpis/order.hpp"
 #include "tests/mpis/programs.hpp"
 
@@ -101,10 +101,11 @@ void run_overwritten() {
   match_all(requests);
   for (int step = 0; step < 40; ++step) {
     if (sends) {
+      const std::uint64_t steps = Background::steps;
       fill(buffer, 0, step);
       order.start_all(requests);
       order.wait();
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // until the background has seen it
+      await_more(Background::steps, steps);
       tell(peer);
       std::this_thread::sleep_for(std::chrono::microseconds(50 * step));
     } else {
@@ -134,8 +135,9 @@ void run_answered_beside() {
   std::vector<MPIS_Request> requests{world_rank() == 0 ? send_of(&value, 1, peer, 9) : receive_of(&value, 1, peer, 9)};
   match_all(requests);
   if (world_rank() == 0) {
+    const std::uint64_t steps = Background::steps;
     other.start_all(requests);
-    (void)load_while_asleep();  // until the thread that waits for its receive sleeps
+    await_more(Background::steps, steps, 2);  // then the thread that waits for its receive sleeps
   }
   for (int i = 0; i < 2; ++i) answer_steps(order, 1000, MPI_INT, 1000, 1);
   if (world_rank() == 0) await_answer(peer);
@@ -278,10 +280,16 @@ void run_killed_without_credit() {
   MPIS_Queue_init(&queue, THREAD, nullptr);
   std::vector<MPIS_Request> requests{world_rank() == 0 ? send_of(&value, 1, 1) : receive_of(&value, 1, 0)};
   match_all(requests);
-  MPI_Barrier(MPI_COMM_WORLD);
-  if (world_rank() == 1) raise(SIGKILL);
+  if (world_rank() == 1) {
+    await_answer(0);
+    raise(SIGKILL);
+  }
+  const std::uint64_t steps = Background::steps;
+  const std::uint64_t returned = Background::returned;
   MPIS_Enqueue_startall(queue, 1, requests.data());
-  (void)load_while_asleep();
+  await_more(Background::steps, steps);
+  tell(1);
+  await_more(Background::returned, returned);
   MPIS_Enqueue_waitall(queue);
   leave(MPIS_Queue_wait(queue) == MPI_ERR_OTHER);
 }
@@ -345,11 +353,12 @@ void run_killed_in_put() {
     message.await_first_bytes();
     raise(SIGKILL);
   }
+  const std::uint64_t steps = Background::steps;
+  const std::uint64_t returned = Background::returned;
   MPIS_Enqueue_startall(queue, 1, requests.data());
-  MPIS_Queue_wait(queue);
-  std::this_thread::sleep_for(std::chrono::milliseconds(5));  // until the background has seen it
+  await_more(Background::steps, steps);
   tell(1);
-  (void)load_while_asleep();
+  await_more(Background::returned, returned);
   const double began = MPI_Wtime();
   MPIS_Enqueue_waitall(queue);
   int met = MPIS_Queue_wait(queue);
@@ -373,11 +382,12 @@ void run_killed_before_barrier() {
     await_answer(0);
     raise(SIGKILL);
   }
+  const std::uint64_t returned = Background::returned;
   MPIS_Enqueue_start(queue, &barrier);
   MPIS_Queue_wait(queue);
   (void)all_sleep_on();
   tell(1);
-  (void)load_while_asleep();
+  await_more(Background::returned, returned);
   MPIS_Enqueue_waitall(queue);
   leave(MPIS_Queue_wait(queue) == MPI_ERR_OTHER);
 }
@@ -392,10 +402,11 @@ void run_started_again() {
   std::optional<Order> order(std::in_place);
   for (int round = 0; round < kRounds; ++round) {
     if (world_rank() == 1) await_answer(peer);
+    const std::uint64_t steps = Background::steps;
     order->start_all(requests);
     if (world_rank() == 0) {
       order.reset();
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));  // until the background has seen it
+      await_more(Background::steps, steps);
       tell(peer);
       await_answer(peer);  // until bytes arrive
       order.emplace();
@@ -425,15 +436,16 @@ void expect_no_thread() {
   if (!threads_of_streams().empty()) std::printf("a thread has outlived MPI\n");
 }
 
-/// MPI ends while a send waits for credit, and the thread sleeps if `asleep`.
+/// MPI ends while a send waits for credit, and the thread is about to sleep, or sleeps, if `asleep`.
 void leave_without_credit(bool asleep) {
   static int value = 0;
   MPIS_Queue queue = MPIS_QUEUE_NULL;
   MPIS_Queue_init(&queue, THREAD, nullptr);
   std::vector<MPIS_Request> requests{world_rank() == 0 ? send_of(&value, 1, 1) : receive_of(&value, 1, 0)};
   match_all(requests);
+  const std::uint64_t steps = Background::steps;
   if (world_rank() == 0) MPIS_Enqueue_startall(queue, 1, requests.data());
-  if (asleep) (void)load_while_asleep();
+  if (world_rank() == 0 && asleep) await_more(Background::steps, steps, 2);
   std::atexit(expect_no_thread);
 }
 

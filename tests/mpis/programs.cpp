@@ -16,10 +16,9 @@ int run_mpis_programs(int argc, char** argv, int first) {
       {"sends_first", run_sends_first},
       {"fan", run_fan},
       {"ahead", run_ahead},
-#ifdef COUNTS_INSTRUCTIONS
-      {"steps", run_steps},
-#endif
       {"many_requests", run_many_requests},
+#ifdef WITH_SOURCES
+      {"steps", run_steps},
       {"answered", run_answered},
       {"answered_beside", run_answered_beside},
       {"answered_collectives", run_answered_collectives},
@@ -34,6 +33,7 @@ int run_mpis_programs(int argc, char** argv, int first) {
       {"left_asleep", run_left_asleep},
       {"idle_collective", run_idle_collective},
       {"refused_in_background", run_refused_in_background},
+#endif
       {"queues", run_queues},
       {"queueless", run_queueless},
       {"alone", run_alone},

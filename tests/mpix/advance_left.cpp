@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // MPI Advance's queues on streams of the emulated GPU, with the library's own sources: sends that start before their
 // receives, while the program waits by MPI.
-#ifdef WITH_CUDA
 #include <dlfcn.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <optional>
 #include <thread>
 
-#include "tests/await_answer.hpp"
+#include "device/handshake.hpp"
+#include "tests/await_background.hpp"
 #include "tests/mpis/order.hpp"
 #include "tests/mpix/programs.hpp"
 
@@ -18,20 +19,24 @@ using namespace stream_mpi_test;
 
 namespace {
 
-constexpr auto kUntilTheBackgroundHasLooked = std::chrono::milliseconds(30);
-constexpr double kSeldom = 0.3;  // the part of a core for looking every 0.1 ms, since a peer's GPU wakes no thread
-
 std::vector<MPIS_Request> one_message(std::vector<int>& buffer, int tag = 0) {
   const int count = static_cast<int>(buffer.size());
   return {world_rank() == 0 ? send_of(buffer.data(), count, 1, tag) : receive_of(buffer.data(), count, 0, tag)};
 }
 
-/// Rank 1 receives when rank 0 has told it to, and answers.
-void receive_late(Order& order, std::vector<MPIS_Request>& requests) {
+/// Rank 1 receives when rank 0 has told it to. `started()`: once its stream has given the credit.
+template <class Started>
+void receive_late(Order& order, std::vector<MPIS_Request>& requests, Started started) {
   await_answer(0);
   order.start_all(requests);
+  order.wait();
+  started();
   order.wait_all();
   order.wait();
+}
+
+void receive_late(Order& order, std::vector<MPIS_Request>& requests) {
+  receive_late(order, requests, [] {});
 }
 
 /// Rank 0 starts its sends first, and then waits for the answer alone.
@@ -80,7 +85,7 @@ void run_gpu_left_in_order() {
   match_all(requests);
   for (int step = 0; step < 3; ++step) {
     if (world_rank() == 1) {
-      receive_late(order, requests);
+      receive_late(order, requests, [] { tell(0); });
       expect_filled(buffer, 0, step, "a message in the order of its stream");
       tell(0);
       continue;
@@ -90,7 +95,8 @@ void run_gpu_left_in_order() {
     order.run([&, step] { fill(buffer, 0, step); });
     order.start_all(requests);
     tell(1);
-    std::this_thread::sleep_for(kUntilTheBackgroundHasLooked);
+    await_answer(1);
+    await_more(Background::steps, Background::steps, 2);  // the last one has begun with credit
     gate.open();
     await_answer(1);
     order.wait_all();
@@ -167,38 +173,170 @@ void run_gpu_left_by_two_streams() {
   expect_equal(MPIS_Free_mem(memory), MPIS_SUCCESS, "the end of memory");
 }
 
-/// The stream writes the buffer as soon as the wait permits it, while the library's own stream puts.
-void run_gpu_left_overwritten() {
-  Order order;
-  std::vector<int> buffer = poisoned(1 << 22);
-  std::vector<int> expected = buffer;
+namespace {
+
+void refuse(unsigned taken, unsigned refused) {
+  auto* const by_driver = reinterpret_cast<void (*)(unsigned, unsigned, int)>(dlsym(RTLD_DEFAULT, "emucuda_refuse"));
+  expect(by_driver != nullptr, "an emulated driver");
+  by_driver(taken, refused, 1);
+}
+
+/// The library's own stream on the GPU comes late to what it is given from now on.
+void delay_own_stream(const Order& order) {
+  const sluice::device::Handshake handshake(sluice::Stream::cuda(order.stream->cuda));
+  auto* const own = static_cast<CUstream>(handshake.own_stream().handle());
+  constexpr auto sleep = [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(50)); };
+  expect(cuLaunchHostFunc(own, sleep, nullptr) == CUDA_SUCCESS, "work of the library's own stream");
+}
+
+/// The stream writes the buffer as soon as the wait permits it, before the library's own stream puts.
+/// `before_wait(returned)`: when the receive has started; `returned`: before the start. `met`: by the wait of the host.
+template <class BeforeWait>
+void overwrite_behind_wait(Order& order, int steps, int met, BeforeWait before_wait) {
+  std::vector<int> buffer = poisoned(1 << 16);
   std::vector<MPIS_Request> requests = one_message(buffer);
   match_all(requests);
-  for (int step = 0; step < 20; ++step) {
+  for (int step = 0; step < steps; ++step) {
     if (world_rank() == 1) {
-      await_answer(0);
-      order.start_all(requests);
-      order.wait();  // until the stream has run the start
+      receive_late(order, requests, [] { tell(0); });
+      expect_filled(buffer, 0, step, "a message whose buffer was written behind the wait");
       tell(0);
-      order.wait_all();
-      order.wait();
-      fill(expected, 0, step);
-      expect(buffer == expected, "bytes of a buffer that was written behind the wait");
+      continue;
+    }
+    const std::uint64_t returned = Background::returned;
+    fill(buffer, 0, step);
+    delay_own_stream(order);
+    order.start_all(requests);
+    order.wait();
+    tell(1);
+    await_answer(1);
+    before_wait(returned);
+    order.wait_all();
+    order.run([&buffer] { std::ranges::fill(buffer, -1); });
+    expect_equal(MPIS_Queue_wait(order.queue), met, "a wait behind a put of another stream");
+    await_answer(1);
+  }
+  free_all(requests);
+}
+
+}  // namespace
+
+void run_gpu_left_overwritten() {
+  Order order;
+  int step = 0;
+  overwrite_behind_wait(order, 10, MPIS_SUCCESS, [&](std::uint64_t returned) {
+    if (step++ % 2 == 0) await_more(Background::returned, returned);  // else the wait may come before the put
+  });
+}
+
+/// The driver refuses the answer of the library's own stream.
+void run_gpu_left_answer_refused() {
+  Order order;
+  overwrite_behind_wait(order, 3, MPIS_SUCCESS, [](std::uint64_t returned) {
+    await_more(Background::returned, returned);
+    refuse(1, 1);
+  });
+}
+
+/// The driver refuses to let the program's stream wait for that answer.
+void run_gpu_left_wait_refused() {
+  Order order;
+  overwrite_behind_wait(order, 3, MPI_ERR_OTHER, [](std::uint64_t returned) {
+    await_more(Background::returned, returned);
+    refuse(0, 1);
+  });
+}
+
+/// The variable of the queue names a stream of the other GPU when the program waits.
+void run_gpu_left_by_two_gpus() {
+  OrderedStream other(true, 1);
+  Order order;
+  for (int step = 0; step < 3; ++step) {
+    overwrite_behind_wait(order, 1, MPIS_SUCCESS, [&](std::uint64_t returned) {
+      await_more(Background::returned, returned);
+      std::swap(order.stream->cuda, other.cuda);
+    });
+    if (world_rank() == 0) std::swap(order.stream->cuda, other.cuda);
+  }
+}
+
+/// A queue ends before the library's own stream puts a message of its, and the send starts again on another queue.
+void run_gpu_left_started_again() {
+  std::vector<int> buffer = poisoned(1 << 16);
+  std::vector<MPIS_Request> requests = one_message(buffer);
+  std::optional<Order> order(std::in_place);
+  match_all(requests);
+  for (int step = 0; step < 3; ++step) {
+    if (world_rank() == 1) {
+      receive_late(*order, requests);
+      expect_filled(buffer, 0, step, "a message of a queue that has ended");
+      std::ranges::fill(buffer, -7);
+      order->start_all(requests);
+      order->wait_all();
+      order->wait();
+      expect_filled(buffer, 0, step, "a message of a send that was started on another queue");
+      tell(0);
+      continue;
+    }
+    const std::uint64_t returned = Background::returned;
+    fill(buffer, 0, step);
+    delay_own_stream(*order);
+    order->start_all(requests);
+    order.reset();
+    tell(1);
+    await_more(Background::returned, returned);
+    order.emplace();
+    order->start_all(requests);
+    order->wait_all();
+    order->wait();
+    await_answer(1);
+  }
+  free_all(requests);
+}
+
+/// Without a stream of the library's own, nothing goes on in the background.
+void run_gpu_left_to_the_wait() {
+  Order order;
+  std::vector<int> buffer = poisoned(1000);
+  std::vector<MPIS_Request> requests = one_message(buffer);
+  match_all(requests);
+  for (int step = 0; step < 3; ++step) {
+    if (world_rank() == 1) {
+      receive_late(order, requests);
+      expect_filled(buffer, 0, step, "a message that leaves at its wait");
       tell(0);
       continue;
     }
     fill(buffer, 0, step);
     order.start_all(requests);
-    order.wait();
-    tell(1);
-    await_answer(1);
-    std::this_thread::sleep_for(std::chrono::microseconds(500 * step));  // until the background puts
     order.wait_all();
-    order.run([&buffer] { std::fill(buffer.rbegin(), buffer.rend(), -1); });
+    tell(1);
     order.wait();
     await_answer(1);
   }
   free_all(requests);
+}
+
+/// By one rank: the context of the GPU fails before its stream comes to the start of a send, which has credit.
+void run_gpu_left_lost() {
+  auto* const fail = reinterpret_cast<void (*)(CUresult)>(dlsym(RTLD_DEFAULT, "emucuda_fail"));
+  expect(fail != nullptr, "an emulated driver");
+  Order order;
+  Order receiver;
+  std::vector<int> out = poisoned(10);
+  std::vector<int> in = poisoned(10);
+  std::vector<MPIS_Request> requests{send_of(out.data(), 10, 0), receive_of(in.data(), 10, 0)};
+  match_all(requests);
+  const std::uint64_t returned = Background::returned;
+  Gate gate(order);
+  order.start(requests[0]);
+  receiver.start(requests[1]);
+  receiver.stream->wait();
+  await_more(Background::steps, Background::steps, 2);  // the last one has begun with credit
+  fail(CUDA_ERROR_ILLEGAL_ADDRESS);
+  await_more(Background::returned, returned);
+  gate.open();
+  leave(MPIS_Queue_wait(order.queue) == MPI_ERR_OTHER);
 }
 
 /// A start or a wait that a stream captures is refused, and changes nothing.
@@ -234,8 +372,6 @@ void run_gpu_advance_captures() {
 
 /// The driver refuses the signal behind a start: the send leaves at its wait. The next ones leave before it.
 void run_gpu_left_refused() {
-  auto* const refuse = reinterpret_cast<void (*)(unsigned, unsigned, int)>(dlsym(RTLD_DEFAULT, "emucuda_refuse"));
-  expect(refuse != nullptr, "an emulated driver");
   Order order;
   std::vector<int> buffer = poisoned(1000);
   std::vector<MPIS_Request> requests = one_message(buffer);
@@ -249,7 +385,7 @@ void run_gpu_left_refused() {
       continue;
     }
     fill(buffer, 0, step);
-    if (refused) refuse(0, 1, 1);
+    if (refused) refuse(0, 1);
     order.start_all(requests);
     tell(1);
     if (!refused) await_answer(1);
@@ -337,9 +473,10 @@ void run_gpu_left_for_good() {
     match_all(requests);
     match_all(kept);
     if (world_rank() == 0) {
+      const std::uint64_t steps = Background::steps;
       order.start_all(requests);
       order.start_all(kept);
-      std::this_thread::sleep_for(kUntilTheBackgroundHasLooked);
+      await_more(Background::steps, steps, 3);
     }
     MPI_Barrier(MPI_COMM_WORLD);  // the receive is freed behind the start
     free_all(requests);
@@ -352,25 +489,36 @@ void run_gpu_left_killed() {
   std::vector<int> buffer = poisoned(10);
   std::vector<MPIS_Request> requests = one_message(buffer);
   match_all(requests);
-  MPI_Barrier(MPI_COMM_WORLD);
-  if (world_rank() == 1) raise(SIGKILL);
+  if (world_rank() == 1) {
+    await_answer(0);
+    raise(SIGKILL);
+  }
+  const std::uint64_t steps = Background::steps;
+  const std::uint64_t returned = Background::returned;
   order.start_all(requests);
-  (void)load_while_asleep();
+  await_more(Background::steps, steps);
+  tell(1);
+  await_more(Background::returned, returned);
   order.wait_all();
   leave(MPIS_Queue_wait(order.queue) == MPI_ERR_OTHER);
 }
 
+/// The thread of the background sleeps until credit comes.
 void run_gpu_left_idle() {
+  constexpr auto kLong = std::chrono::milliseconds(500);
+  constexpr std::uint64_t kFew = 20;
   Order order;
   std::vector<int> buffer = poisoned(10);
   std::vector<MPIS_Request> requests = one_message(buffer);
   match_all(requests);
   if (world_rank() == 0) {
+    const std::uint64_t before = Background::steps;
     fill(buffer, 0, 1);
     order.start_all(requests);
     order.wait();
-    const double load = load_while_asleep();
-    expect(load < kSeldom, "a rank whose send waits for credit uses " + std::to_string(load) + " of a core");
+    std::this_thread::sleep_for(kLong);
+    const std::uint64_t steps = Background::steps - before;
+    expect(steps < kFew, "a send that waits for credit is looked at " + std::to_string(steps) + " times");
     tell(1);
     order.wait_all();
     order.wait();
@@ -380,4 +528,3 @@ void run_gpu_left_idle() {
   expect_filled(buffer, 0, 1, "a message after a long time");
   free_all(requests);
 }
-#endif

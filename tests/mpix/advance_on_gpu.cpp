@@ -150,6 +150,45 @@ void run_gpu_overtaken() {
   free_all(requests);
 }
 
+/// A queue of the GPU's beside one of the host's. Each request stays with the kind of queue of its match.
+void run_gpu_and_host() {
+  constexpr int kInts = 100;
+  Order gpu;
+  MPIS_Queue host = MPIS_QUEUE_NULL;
+  expect_equal(MPIS_Queue_init(&host, THREAD, nullptr), MPIS_SUCCESS, "a queue of the host");
+  const int peer = 1 - world_rank();
+  struct Message {
+    MPIS_Queue queue;
+    MPIS_Queue other;
+    std::vector<int> out = poisoned(kInts);
+    std::vector<int> in = poisoned(kInts);
+    std::vector<MPIS_Request> requests{};
+  };
+  std::array<Message, 2> both{Message{host, gpu.queue}, Message{gpu.queue, host}};
+  for (int tag : {0, 1}) {
+    Message& one = both.at(static_cast<std::size_t>(tag));
+    one.requests = {receive_of(one.in.data(), kInts, peer, tag), send_of(one.out.data(), kInts, peer, tag)};
+    if (world_rank() == 1) std::swap(one.requests[0], one.requests[1]);  // ranks match in one order
+    for (MPIS_Request& request : one.requests) {
+      expect_equal(MPIS_Queue_match(one.queue, &request, MPI_STATUS_IGNORE), MPIS_SUCCESS, "a match for a queue");
+      expect_equal(MPIS_Enqueue_start(one.other, &request), MPIS_UNSUPPORTED_BEHAVIOR, "a start on another kind");
+    }
+  }
+  for (int step = 0; step < 3; ++step) {
+    for (Message& one : both) {
+      fill(one.out, world_rank(), step);
+      expect_equal(MPIS_Enqueue_startall(one.queue, 2, one.requests.data()), MPIS_SUCCESS, "a start of all");
+    }
+    for (const Message& one : both) {
+      expect_equal(MPIS_Enqueue_waitall(one.queue), MPIS_SUCCESS, "a wait for all");
+      expect_equal(MPIS_Queue_wait(one.queue), MPIS_SUCCESS, "a wait of the host");
+      expect_filled(one.in, peer, step, "a message beside one of another kind of queue");
+    }
+  }
+  for (Message& one : both) free_all(one.requests);
+  expect_equal(MPIS_Queue_free(&host), MPIS_SUCCESS, "the end of a queue");
+}
+
 /// With a short SLUICE_CONNECT_TIMEOUT: a barrier is matched when its peer has matched it, so its start does not wait.
 void run_gpu_late_barrier() {
   Order order;

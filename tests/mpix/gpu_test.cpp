@@ -80,6 +80,9 @@ TEST(MpixGpu, on_cuda_streams_a_send_whose_receive_has_started_leaves_at_its_sta
 TEST(MpixGpu, on_cuda_streams_a_send_with_credit_overtakes_one_without_it) {
   expect_passed_on_gpu(2, "gpu_overtaken", "MPIS_TEST_STREAM=cuda SLUICE_TIMEOUT=5s");
 }
+TEST(MpixGpu, on_cuda_streams_requests_move_beside_those_of_host_streams) {
+  expect_passed_on_gpu(2, "gpu_and_host", "MPIS_TEST_STREAM=cuda");
+}
 TEST(MpixGpu, on_cuda_streams_sends_leave_when_their_receives_start_though_no_stream_waits) {
   expect_passed_on_gpu(2, "gpu_answered_late gpu_left_by_a_busy_stream gpu_left_by_two_streams",
                        "MPIS_TEST_STREAM=cuda SLUICE_TIMEOUT=30s");
@@ -98,6 +101,27 @@ TEST(MpixGpu, on_cuda_streams_sends_leave_no_earlier_than_at_their_start) {
 TEST(MpixGpu, on_cuda_streams_a_buffer_is_written_behind_the_put_of_another_stream) {
   expect_passed_on_gpu(2, "gpu_left_overwritten", "MPIS_TEST_STREAM=cuda");
 }
+TEST(MpixGpu, on_cuda_streams_that_refuse_the_answer_of_another_stream_the_host_answers) {
+  expect_passed_on_gpu(2, "gpu_left_answer_refused", "MPIS_TEST_STREAM=cuda");
+}
+TEST(MpixGpu, on_cuda_streams_that_cannot_wait_for_the_put_of_another_stream_the_host_waits) {
+  expect_passed_on_gpu(2, "gpu_left_wait_refused gpu_left_by_two_gpus", "MPIS_TEST_STREAM=cuda");
+}
+TEST(MpixGpu, on_cuda_streams_a_send_may_start_again_while_another_stream_puts_it) {
+  expect_passed_on_gpu(2, "gpu_left_started_again", "MPIS_TEST_STREAM=cuda");
+}
+TEST(MpixGpu, on_cuda_streams_without_one_of_the_library_sends_leave_at_their_wait) {
+  expect_passed_on_gpu(2, "gpu_left_to_the_wait", "MPIS_TEST_STREAM=cuda EMUCUDA_STREAMS_OF_PRIORITY=0");
+}
+TEST(MpixGpu, on_cuda_streams_of_a_gpu_that_is_lost_sends_that_are_left_fail) {
+  const Ended ended = run_ranks(1, "gpu_left_lost", std::string(kOnCuda) + "MPIS_TEST_STREAM=cuda SLUICE_TIMEOUT=1h");
+  EXPECT_NE(ended.output.find("the peer is lost"), std::string::npos) << ended.output;
+}
+TEST(MpixGpu, on_cuda_streams_the_background_is_no_second_thread_for_the_checks) {
+  expect_passed_on_gpu(
+      2, "gpu_answered_late gpu_left_in_order gpu_left_by_two_streams gpu_left_overwritten gpu_left_freed",
+      "MPIS_TEST_STREAM=cuda SLUICE_CHECK=1");
+}
 TEST(MpixGpu, on_cuda_streams_that_capture_starts_and_waits_are_refused) {
   expect_passed_on_gpu(2, "gpu_advance_captures", "MPIS_TEST_STREAM=cuda");
 }
@@ -110,7 +134,7 @@ TEST(MpixGpu, on_cuda_streams_a_send_that_has_failed_holds_up_no_other) {
 TEST(MpixGpu, on_cuda_streams_sends_that_are_left_end_with_their_queue_their_request_and_mpi) {
   expect_passed_on_gpu(2, "gpu_left_freed gpu_left_for_good", "MPIS_TEST_STREAM=cuda");
 }
-TEST(MpixGpu, on_cuda_streams_a_send_that_is_left_uses_little_of_a_core) {
+TEST(MpixGpu, on_cuda_streams_a_send_that_is_left_is_looked_at_seldom) {
   expect_passed_on_gpu(2, "gpu_left_idle", "MPIS_TEST_STREAM=cuda");
 }
 TEST(MpixGpu, on_cuda_streams_a_send_that_is_left_fails_when_its_peer_dies) {
