@@ -84,7 +84,8 @@ void AgentClient::send(device::Lane lane, std::uint64_t epoch, const backends::R
 
 void AgentClient::send(device::Lane lane, std::uint64_t epoch, const AgentLine::Message& message,
                        std::span<const std::byte> bytes, std::span<std::byte> reply) {
-  if (message.last && replies_.size() == AgentLine::kDepth) {
+  // Before the first part: without room for a reply the owner carries nothing out.
+  if (replies_.size() == AgentLine::kDepth) {
     if (!await(lane, in().wait_for_arrival(taken_ + 1, epoch))) return;
     take_one();
   }

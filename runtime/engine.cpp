@@ -85,11 +85,13 @@ int Engine::rest(int patience) {
   if (attended) {
     if (credits_.any_wait()) turn();
     answer();  // requests that came in the turn of a thread that does not wait
+    helped_before_ = helped_.load(std::memory_order_relaxed);  // answers are put by this thread, which is no help
     set_alarm();
     return patience;
   }
   const bool more = turn();
   answer(true);
+  helped_before_ = helped_.load(std::memory_order_relaxed);
   if (more || (left_.load() == AfterTurn::words && until_next_look() == kNoTime)) return 0;
   const std::lock_guard turn(turn_);
   for (auto* transport : transports_) {
@@ -169,7 +171,7 @@ void Engine::heard(Haste haste) noexcept {
   if (polls) begin_quiet();  // as there is something new to wait for
   again_.store(true);
   help_once();
-  if (requests_.load() && !leave_answers() && asleep_.load()) wake();
+  leave_requests();
   if (polls) leave_to_thread();
 }
 
@@ -215,14 +217,28 @@ void Engine::answer(bool alone) noexcept {
 }
 
 void Engine::look() noexcept {
+  look_once();
+  answer();
+}
+
+void Engine::look_only() noexcept {
+  look_once();
+  leave_requests();
+}
+
+void Engine::look_once() noexcept {
   helped();
   bool more = false;
   {
     const std::lock_guard turn(turn_);
     more = work();
   }
-  answer();
   if (more || again_.load()) leave_to_thread();
+}
+
+/// To the thread that answers, else to the engine's.
+void Engine::leave_requests() noexcept {
+  if (requests_.load() && !leave_answers() && asleep_.load()) wake();
 }
 
 void Engine::helped() noexcept {

@@ -81,10 +81,12 @@ class Engine final : public backends::Listener, public device::Helper {
   /// Answers are given from now on, until `forget` has returned. Without locks of the runtime.
   void watch(Responder& responder);
   void forget(Responder& responder);
-  /// Runs `work()` while no thread answers, or looks for requests.
+  /// Spins until no thread answers, and runs `work()` while none answers or looks for requests. Not from `respond`, nor
+  /// in a turn.
   template <class Work>
   void between_answers(Work work) {
-    while (!begin_answers()) std::this_thread::yield();
+    // Leaves no mark while it waits, for which the thread that answers would look again.
+    for (std::uint32_t none = 0; !answers_.compare_exchange_weak(none, 1); none = 0) std::this_thread::yield();
     {
       const std::lock_guard turn(turn_);
       work();
@@ -116,6 +118,8 @@ class Engine final : public backends::Listener, public device::Helper {
   void heard(backends::Haste haste) noexcept;
   void help() noexcept override;
   void look() noexcept override;
+  /// Like `look`, for callers with locks: leaves answers to the engine's thread.
+  void look_only() noexcept;
   /// How often threads other than the engine's have helped; may miss some.
   std::uint32_t helped_so_far() const noexcept { return helped_.load(std::memory_order_relaxed); }
 
@@ -145,6 +149,8 @@ class Engine final : public backends::Listener, public device::Helper {
   void helped() noexcept;
   void leave_to_thread() noexcept;
   void help_once() noexcept;
+  void look_once() noexcept;
+  void leave_requests() noexcept;
   // Answers, by one thread at a time.
   bool begin_answers() noexcept;
   bool leave_answers() noexcept;

@@ -190,7 +190,7 @@ void Registry::see_all_of(const Peer& peer) {
   };
   const auto deadline = Clock::now() + kSeenBy;
   do {
-    engine_.look();
+    engine_.look_only();
     std::this_thread::yield();
   } while (std::any_of(ends_.begin(), ends_.end(), is_behind) && Clock::now() < deadline);
 }

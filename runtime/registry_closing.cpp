@@ -171,7 +171,7 @@ void Registry::end_unmappings() {
 /// The engine first reads the numbers of puts that have arrived. A number left unread would count for the next channel
 /// whose landing gets the index of this one (Closing.any_order_works).
 void Registry::close_key(ChannelEnd& end) {
-  if (engine_.helper() != nullptr) engine_.look();
+  if (engine_.helper() != nullptr) engine_.look_only();
   if (end.close_key()) send(peer_of(end), Kind::gone, end.id);
 }
 

@@ -25,7 +25,7 @@ inline void tell(int peer) {
 /// Returns once `ready()`. A program that hangs is the failure: this one ends.
 template <class Ready>
 void await_or_abort(Ready ready) {
-  constexpr auto kMost = std::chrono::seconds(40);  // above SLUICE_TIMEOUT of all tests
+  constexpr auto kMost = std::chrono::seconds(40);  // above SLUICE_TIMEOUT of tests that wait for its end
   const auto end = std::chrono::steady_clock::now() + kMost;
   while (!ready()) {
     if (std::chrono::steady_clock::now() < end) continue;

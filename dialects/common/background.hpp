@@ -117,9 +117,9 @@ class Handover {
     } catch (...) {
       failure_ = std::current_exception();
     }
-    state_.store(left ? State::background : State::stream, std::memory_order_release);
-    ++Background::steps;
+    ++Background::steps;  // first: whoever then has the operation may count
     if (!left) ++Background::returned;
+    state_.store(left ? State::background : State::stream, std::memory_order_release);
     return left;
   }
 

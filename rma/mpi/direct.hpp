@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The short way of an access: elements that follow each other, of one predefined type, in memory that this process
-// maps. It makes the same checks as the long way, which all others go (accesses.hpp), and calls less.
+// The short ways of an access (elements that follow each other, of one predefined type, in memory that this process
+// maps), of a flush, and of locks whose words are mapped. They make the checks of the long ways, which all others go
+// (accesses.hpp, epochs.hpp), and call less.
 #pragma once
 
 #include "base/copy.hpp"

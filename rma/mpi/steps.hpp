@@ -33,6 +33,9 @@ inline const KnownChange* known_change(MPI_Op op, MPI_Datatype type) {
   const KnownChange& known = t_changes.place_of(op, type);
   return known.op == op && known.type == type && known.steps != nullptr ? &known : nullptr;
 }
-inline void learn_change(MPI_Op op, MPI_Datatype type) { t_changes.place_of(op, type) = find_change(op, type); }
+inline void learn_change(MPI_Op op, MPI_Datatype type) {
+  KnownChange& known = t_changes.place_of(op, type);
+  if (known.op != op || known.type != type) known = find_change(op, type);
+}
 
 }  // namespace sluice::mpi_rma

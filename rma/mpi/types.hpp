@@ -74,7 +74,10 @@ inline std::size_t known_size(MPI_Datatype type) {
   const KnownSize& known = t_sizes.place_of(type);
   return known.type == type ? known.size : 0;
 }
-inline void learn_size(MPI_Datatype type) { t_sizes.place_of(type) = {type, find_size(type)}; }
+inline void learn_size(MPI_Datatype type) {
+  KnownSize& known = t_sizes.place_of(type);
+  if (known.type != type) known = {type, find_size(type)};
+}
 
 /// Calls `visit(offset, count, basic)` for the elements of `count` values of the type, in their order.
 template <class Visit>

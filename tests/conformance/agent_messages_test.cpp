@@ -55,6 +55,23 @@ TEST(AgentMessages, of_long_accesses_are_no_more_than_needed) {
                [](Target& target, const Slice& local) { target.get_notify({}, local, 0, 0); });
 }
 
+TEST(AgentMessages, of_a_very_long_access_come_behind_many_that_nobody_has_flushed) {
+  constexpr std::size_t kVeryLong = 20 * 4096;  // more parts than a line has slots
+  const Case one{.ground = {"apart", "apart"}};
+  run_peers(one.peers(), [&](Context& context) {
+    WindowSide side(context, one, kVeryLong, kVeryLong, 1);
+    if (context.rank() == 1) {
+      const Slice local = side.local.all();
+      for (int i = 0; i < 16; ++i) side.target.fetch_add({}, 0, 1, local.slice(0, kWord));
+      const std::size_t rest = kVeryLong - kWord;
+      side.target.accumulate({}, Op::sum, Number::uint64, local.slice(kWord, rest), kWord);
+      side.flush();
+      EXPECT_EQ(side.target.fetch_add(0, 0), 16U);
+    }
+    board().meet(context);
+  });
+}
+
 TEST(AgentMessages, of_plain_accesses_are_none) {
   expect_posts({0, 1}, "put", [](Target& target, const Slice& local) { target.put({}, local, 0); });
   expect_posts({0, 1}, "get", [](Target& target, const Slice& local) { target.get({}, local, 0); });

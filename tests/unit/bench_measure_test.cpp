@@ -95,6 +95,8 @@ TEST(Measure, a_sample_has_a_multiple_of_the_units_after_which_all_is_as_before)
   EXPECT_EQ(measure_pretender(1e6, {.rounds = 1}, 2).measurement.batch, 2);
   EXPECT_EQ(measure_pretender(1e6, {.rounds = 1, .batch = 3}, 2).measurement.batch, 4);
   EXPECT_EQ(measure_pretender(10, {.rounds = 1}, 3).measurement.batch, 102);
+  EXPECT_EQ(measure_pretender(1e6, {.rounds = 1, .iterations = 1}, 2).counts, (std::vector<long>{2}));
+  EXPECT_EQ(measure_pretender(10, {.rounds = 1, .iterations = 7}, 2).counts, (std::vector<long>{6}));
 }
 
 TEST(Measure, leaves_out_units_that_fill_no_sample) {

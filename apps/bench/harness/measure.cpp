@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 namespace bench {
@@ -26,13 +27,13 @@ long units_of_batch(const Budget& budget, std::span<const double> unit_ns, long 
   const long units = budget.batch > 0          ? std::min(budget.batch, fill_round)
                      : shortest < kMinSampleNs ? kBatchOfShortUnits
                                                : 1;
-  const long whole = (units + period - 1) / period * period;
-  return budget.iterations > 0 ? std::min(whole, budget.iterations) : whole;
+  const long most = budget.iterations > 0 ? budget.iterations : units + period;
+  return std::max(std::min((units + period - 1) / period, most / period), 1L) * period;
 }
 
 // The number of samples in a round.
 long samples_of_round(const Budget& budget, long batch, double unit_ns) {
-  if (budget.iterations > 0) return budget.iterations / batch;
+  if (budget.iterations > 0) return std::max(budget.iterations / batch, 1L);
   const double units = std::clamp(kRoundNs / unit_ns, 1.0, static_cast<double>(kMaxUnits));
   return std::max(std::lround(units / static_cast<double>(batch)), kMinSamples);
 }
@@ -83,7 +84,7 @@ Measurement measure(Team& team, std::span<Entry> entries, const Budget& budget) 
   std::vector<double> unit_ns;
   long period = 1;
   for (const Entry& entry : entries) {
-    period = std::max(period, entry.contender->period());
+    period = std::lcm(period, entry.contender->period());
     unit_ns.push_back(estimate(team, *entry.contender));
     measured.timings.push_back({entry.name, entry.what, {}});
   }

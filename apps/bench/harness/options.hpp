@@ -39,7 +39,7 @@ struct Options {
   int ranks = 0;     ///< the ranks of the run, not an option
   int busy = 0;      ///< the threads of the bench `progress` that compute; 0: as many as cores
   std::vector<std::size_t> offsets = {0, 1, 8, 16, 32, 64, 128, 2048, 4032, 4064, 4080, 4095};  ///< of the bench `copy`
-  bool touch = false;                ///< the target reads the payload
+  bool touch = false;                ///< the target reads the payload; in round trips, the source is written
   std::optional<bool> pin;           ///< each rank to a core
   bool batch = false;                ///< of the bench `rate`: also by the verbs of several epochs
   std::vector<std::string> against;  ///< rivals by name; {"all"}: all that can run; {"none"}
