@@ -238,7 +238,7 @@ void MappedAccess::carry_out(device::Lane lane, const Request& request) {
 void EngineAccess::enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) {
   // Once the watch has failed, requests under way are still read, so they stay as they are. New ones are not posted.
   if (taken(request, bounds_, watch_)) requests_[epoch % requests_.size()] = request;
-  // One that moves nothing completes with whatever is rung for next.
+  // One that moves nothing completes in the next turn, as credits do.
   if (bell_.entry() != nullptr) bell_.entry()->haste = request.local.empty() ? Haste::soon : Haste::now;
   bell_.ring(lane);
 }

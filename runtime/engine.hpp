@@ -73,7 +73,7 @@ class Engine final : public backends::Listener, public device::Helper {
   /// Like `watch`, for the credits of `depth` slots, which may leave a little later. `landed`: the last epoch that has
   /// arrived.
   void watch_credits(backends::RungPut& put, int depth, const base::Word& landed);
-  /// From now on the put is posted behind those of other ends, in each turn. It is watched.
+  /// From now on the put is posted behind those of other ends, in each turn; long ones may come later. It is watched.
   void post_behind(const backends::RungPut& put);
   void forget(backends::RungPut& put) { forget(put.bell(), &put, &put); }
   void watch(Pollable& end);
