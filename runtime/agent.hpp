@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Atomics on windows that some peer cannot map: threads of the owner carry all of them out, one at a time, so that there
-// is one agent for each word. They also raise counters, for peers that cannot map them. A target sends its requests over one
-// channel, and gets the replies over another. Both are opened by the first atomic of the target, and the agent's thread
-// begins with the first target that has them. Requests over a network arrive in a turn of the engine. The thread of the
-// owner that took the turn answers them: the agent's own only while no other thread waits. Those that peers store into
-// memory that both map are answered by the agent's own.
+// Atomics on windows that some peer cannot map: threads of the owner carry all of them out, one at a time, so that
+// there is one agent for each word. They also raise counters, for peers that cannot map them. A target sends its
+// requests over one channel, and gets the replies over another. Both are opened by the first atomic of the target, and
+// the agent's thread begins with the first target that has them. A request over a network arrives in a turn of the
+// engine, and the thread that took the turn answers it; the agent's own thread takes turns only while no other thread
+// waits. Requests that peers store into memory which both map are for the agent's thread.
 #pragma once
 
 #include <sluice/channel.hpp>

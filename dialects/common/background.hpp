@@ -117,7 +117,7 @@ class Handover {
     } catch (...) {
       failure_ = std::current_exception();
     }
-    ++Background::steps;  // first: whoever then has the operation may count
+    ++Background::steps;  // first: the next owner of the operation may count
     if (!left) ++Background::returned;
     state_.store(left ? State::background : State::stream, std::memory_order_release);
     return left;
