@@ -378,14 +378,16 @@ TEST_P(Windows, say_what_is_wrong) {
 TEST_P(Windows, say_that_puts_go_past_the_cache) {
   run_peers(GetParam().peers(), [](Context& context) {
     constexpr std::size_t kLeast = base::CrossingCopy::kLeast;
-    Side side(context, kLeast, kLeast);
+    Side side(context, static_cast<std::size_t>(context.size()) * kLeast, kLeast);
+    const std::size_t place = static_cast<std::size_t>(context.rank()) * kLeast;
     side.target.wait_connected();
     const auto says = [&](const char* what) { return side.target.describe().find(what) != std::string::npos; };
     const bool mapped = says("by the stream in the peer's memory") && says("fired by the stream");
     EXPECT_FALSE(says("past the cache"));
-    side.target.put({}, side.piece(0, kLeast - 1), 0);
+    side.target.put({}, side.piece(0, kLeast - 1), place);
     EXPECT_FALSE(says("past the cache"));
-    for (std::uint32_t i = 0; i <= 2 * base::CrossingChoice::kRow; ++i) side.target.put({}, side.piece(0, kLeast), 0);
+    for (std::uint32_t i = 0; i <= 2 * base::CrossingChoice::kRow; ++i)
+      side.target.put({}, side.piece(0, kLeast), place);
     EXPECT_EQ(says("past the cache"), mapped && base::crossing_copies_choose) << side.target.describe();
     side.target.flush({});
     board().meet(context);
