@@ -19,7 +19,7 @@ std::string of_rank(int rank) { return "rank " + std::to_string(rank); }
 
 bool checked(int assertion) { return (assertion & MPI_MODE_NOCHECK) == 0; }
 
-CollectiveWindow::Lock kind_of(int type) {
+CollectiveWindow::Lock lock_type(int type) {
   return type == MPI_LOCK_SHARED ? CollectiveWindow::Lock::shared : CollectiveWindow::Lock::exclusive;
 }
 
@@ -147,7 +147,7 @@ bool Epochs::test(Lock& lock) { return epochs_.test(Call(*this, lock)); }
 
 void Epochs::lock(Lock& lock, int type, int rank, int assertion) {
   leave_fence("MPI_Win_lock");
-  epochs_.lock(Call(*this, lock), rank, kind_of(type), checked(assertion));
+  epochs_.lock(Call(*this, lock), rank, lock_type(type), checked(assertion));
 }
 
 void Epochs::unlock(Lock& lock, int rank) { epochs_.unlock(Call(*this, lock), rank); }
@@ -176,7 +176,7 @@ bool Epochs::lock_now(int type, int rank, int assertion) {
   if (locks == nullptr || in_fence_) return false;
   if (!checked(assertion)) return locks->lock_uncounted_now(rank);
   const detail::MappedWords words = words_now(rank);
-  return words.exist() && locks->lock_now(words, MastersNow(*this), rank, kind_of(type));
+  return words.exist() && locks->lock_now(words, MastersNow(*this), rank, lock_type(type));
 }
 
 bool Epochs::unlock_now(int rank) {

@@ -81,7 +81,8 @@ void add_what(CLI::App& app, Options& options) {
       ->transform(CLI::CheckedTransformer(kMemories).description(""))
       ->option_text("allocated|user");
   apps::add_backend_option(app, options.backend);
-  app.add_flag("--touch", options.touch, "the target reads the payload; in round trips and collectives the source is written, too");
+  app.add_flag("--touch", options.touch,
+               "the target reads the payload; in round trips and collectives the source is written, too");
   const auto against = [&options](const std::string& list) { options.against = split(list); };
   add_text(app, "--against", "rivals, separated by commas; all: those that can run here; none", "NAME,...", against);
   const auto goals = [&options](const std::string& list) { options.goals = parse_goals(list); };
