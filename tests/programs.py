@@ -335,7 +335,7 @@ BENCHES = [
     ("progress.threads", f"{RUN} -n 2 --threads {BENCH} progress --busy 1 --sizes 8", 0, ""),
     *((f"{name}.ofi", f"{RUN} -n 2 {BENCH} {name} --sizes {size} --backend ofi:tcp --rails 1", 0, "ofi_floor ofi_floor_wait ofi_floor_data")
       for name, size in (("latency", "8:16"), ("bandwidth", "4k"), ("rate", "8"))),
-    ("rma.ofi", f"{RUN} -n 2 {BENCH} rma --sizes 8,4k --backend ofi:tcp", 0, "ofi_floor_access sluice_call"),
+    ("rma.ofi", f"{RUN} -n 2 {BENCH} rma --sizes 8,4k --backend ofi:tcp", 0, "ofi_floor_access ofi_floor_access_wait sluice_call"),
     # All streams share hardware queues: copies are held up by kernels that wait.
     ("replay.ofi.shared_queues", f"{EMUCUDA} EMUCUDA_PRIORITIES=0 {RUN} -n 2 {BENCH} replay --sizes 8 --stream cuda --backend ofi:sockets", 0,
      "eager"),
