@@ -79,8 +79,8 @@ constexpr std::size_t kLong = 2048;
 
 /// Copies of at least this many bytes are left to the C library, which copies them with `rep movs`. 0 until it is
 /// initialised, which leaves all to the C library. Within one core's cache vectors took as long, or less, wherever both
-/// were measured on AMD's processors (Zen 3 to 5), and up to 16 KiB
-/// on an Intel Xeon (Emerald Rapids), the only other one.
+/// were measured on AMD's processors (Zen 3 to 5), and up to 16 KiB on an Intel Xeon (Emerald Rapids). No other was
+/// measured.
 const std::size_t rep_movs_min = [] {
   constexpr std::size_t kOthers = 32 * 1024;
   __builtin_cpu_init();
