@@ -102,6 +102,7 @@ void fail_shut(device::Watch& watch) noexcept {
 }
 
 bool taken(const Request& request, const Bounds& bounds, device::Watch& watch, bool on_gpu) {
+  if (request.kind == Kind::none) return true;
   if (watch.shut()) {
     fail_shut(watch);
     return false;
@@ -233,6 +234,10 @@ void MappedAccess::carry_out(device::Lane lane, const Request& request) {
     const bool get = request.kind == Kind::get;
     device::copy(lane, watch_, get ? here : there, get ? there : here, request.local.size(), gpus_of(request));
   }
+}
+
+void EngineAccess::left_out(std::uint64_t epoch) noexcept {
+  if (requests_[epoch % requests_.size()].kind != Kind::none) fail_shut(watch_);
 }
 
 void EngineAccess::enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) {

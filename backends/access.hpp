@@ -200,7 +200,7 @@ class EngineAccess : public Access, public Posting {
   virtual bool post(std::uint64_t epoch, const Request& request) = 0;
   std::uint64_t rung() const noexcept final { return bell_.word.value.load(std::memory_order_acquire); }
   bool post_share(std::size_t, std::uint64_t epoch) final { return post(epoch, requests_[epoch % requests_.size()]); }
-  void left_out(std::uint64_t) noexcept final { fail_shut(watch_); }
+  void left_out(std::uint64_t epoch) noexcept final;
   bool at_rest(std::size_t) override { return true; }
 
   Bounds bounds_;

@@ -213,7 +213,8 @@ class Put {
 /// A request to memory that a peer offers. An atomic changes one word of 8 bytes, whose old value goes to `local`; but
 /// `accumulate` changes numbers one by one, by those in `local`.
 struct Request {
-  enum class Kind : std::uint8_t { put, get, fetch_add, swap, compare_swap, accumulate };
+  /// none: nothing is moved, and the epoch completes, shut or not
+  enum class Kind : std::uint8_t { none, put, get, fetch_add, swap, compare_swap, accumulate };
 
   Kind kind = Kind::get;
   std::uint64_t offset = 0;    ///< in the offered memory; of an atomic, a multiple of 8

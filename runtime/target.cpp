@@ -568,7 +568,7 @@ bool TargetCore::needs_agent(const backends::Request& request) const noexcept {
 
 /// The agent raises the counter after what it has put or changed itself. Else that must have completed before.
 void TargetCore::fire_by_agent(device::Lane lane, std::uint64_t epoch, backends::Request request) {
-  backends::Request access{Kind::put, 0, {}};
+  backends::Request access{Kind::none, 0, {}};
   const std::size_t bytes = request.local.size();
   if (request.gpus != nullptr || facts_.of_gpu || (request.kind == Kind::put && bytes > AgentLine::kMost) ||
       (request.kind == Kind::get && bytes > AgentLine::kReply)) {

@@ -181,6 +181,21 @@ TEST_P(Accesses, move_nothing_once_the_watch_is_shut) {
   });
 }
 
+TEST_P(Accesses, complete_once_the_watch_is_shut_if_they_move_nothing) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    Asker asker(context, GetParam(), 64, 64);
+    fill(asker.local(), {context.rank(), 7, 1});
+    asker.watch().shut_it();
+    for (int i = 0; i < 20; ++i) asker.ask({Kind::none});
+    asker.finish();
+    EXPECT_EQ(asker.watch().failure(), "");
+    asker.ask({Kind::put, 0, {0, 64}});
+    asker.finish();
+    EXPECT_EQ(asker.watch().failure(), "closed: the peer has closed its memory, and later accesses move nothing");
+    expect_nothing_moved(context, asker);
+  });
+}
+
 // ---- words
 
 class Atomics : public testing::TestWithParam<Case> {};

@@ -370,11 +370,12 @@ TEST_P(CollectiveGroups, say_why_they_go_as_they_do) {
 /// In place, blocks that are long enough to be held back are copied nevertheless.
 TEST_P(CollectiveGroups, in_place_are_predicted_as_what_they_do) {
   if (GetParam().host) return;
-  run_peers(peers(2), [](Context& context) {
-    const Memory memory = context.allocate(2 * 40'000);
+  constexpr std::size_t kAll = 60'000;  // of 3 ranks: two blocks to copy in place, and one otherwise
+  run_peers(peers(3), [](Context& context) {
+    const Memory memory = context.allocate(2 * kAll);
     const auto predicted = [&](bool in_place) {
-      const Slice from = memory.slice(0, 40'000);
-      const Collective all = alltoall(context, "all", from, in_place ? from : memory.slice(40'000, 40'000));
+      const Slice from = memory.slice(0, kAll);
+      const Collective all = alltoall(context, "all", from, in_place ? from : memory.slice(kAll, kAll));
       const std::string line = all.describe().substr(0, all.describe().find('\n'));
       const std::size_t begin = line.rfind(": puts ");
       return line.substr(begin, line.find_first_of(",)", begin) - begin);

@@ -21,6 +21,7 @@ class SeamWatch final : public device::Watch {
     return 60s;
   }
 
+  void shut_it() noexcept { set_shut(); }
   /// The first one as "code: text"; empty: none.
   std::string failure() const;
 
