@@ -186,7 +186,7 @@ TEST_P(Accesses, complete_once_the_watch_is_shut_if_they_move_nothing) {
     Asker asker(context, GetParam(), 64, 64);
     fill(asker.local(), {context.rank(), 7, 1});
     asker.watch().shut_it();
-    for (int i = 0; i < 20; ++i) asker.ask({Kind::none});
+    for (int i = 0; i < 20; ++i) asker.ask({Kind::none, 0, {}});
     asker.finish();
     EXPECT_EQ(asker.watch().failure(), "");
     asker.ask({Kind::put, 0, {0, 64}});
