@@ -237,7 +237,7 @@ Collective barrier(Context& context, std::string_view name, CollectiveOptions op
   return maker.make();
 }
 
-Collective broadcast(Context& context, std::string_view name, Slice data, Rank root, CollectiveOptions options) {
+Collective broadcast(Context& context, std::string_view name, const Slice& data, Rank root, CollectiveOptions options) {
   Maker maker(context, "broadcast", name, options);
   maker.check_rank(root, "root");
   maker.schedule.contents += " from rank " + std::to_string(root);
@@ -269,7 +269,7 @@ Collective broadcast(Context& context, std::string_view name, Slice data, Rank r
   return maker.make();
 }
 
-Collective gather(Context& context, std::string_view name, Slice mine, Slice all, Rank root,
+Collective gather(Context& context, std::string_view name, const Slice& mine, const Slice& all, Rank root,
                   std::span<const std::size_t> bytes, CollectiveOptions options) {
   Maker maker(context, "gather", name, options);
   maker.check_rank(root, "root");
@@ -282,7 +282,7 @@ Collective gather(Context& context, std::string_view name, Slice mine, Slice all
   return maker.make();
 }
 
-Collective scatter(Context& context, std::string_view name, Slice all, Slice mine, Rank root,
+Collective scatter(Context& context, std::string_view name, const Slice& all, const Slice& mine, Rank root,
                    std::span<const std::size_t> bytes, CollectiveOptions options) {
   Maker maker(context, "scatter", name, options);
   maker.check_rank(root, "root");
@@ -295,8 +295,8 @@ Collective scatter(Context& context, std::string_view name, Slice all, Slice min
   return maker.make();
 }
 
-Collective allgather(Context& context, std::string_view name, Slice mine, Slice all, std::span<const std::size_t> bytes,
-                     CollectiveOptions options) {
+Collective allgather(Context& context, std::string_view name, const Slice& mine, const Slice& all,
+                     std::span<const std::size_t> bytes, CollectiveOptions options) {
   Maker maker(context, "allgather", name, options);
   maker.choose(kByPuts);
   const std::vector<Part> to = parts_of(maker, all, mine, bytes);
@@ -307,7 +307,8 @@ Collective allgather(Context& context, std::string_view name, Slice mine, Slice 
   return maker.make();
 }
 
-Collective alltoall(Context& context, std::string_view name, Slice from, Slice to, CollectiveOptions options) {
+Collective alltoall(Context& context, std::string_view name, const Slice& from, const Slice& to,
+                    CollectiveOptions options) {
   Maker maker(context, "alltoall", name, options);
   maker.check(from.bytes() == to.bytes(),
               "from " + std::to_string(from.bytes()) + " bytes to " + std::to_string(to.bytes()));

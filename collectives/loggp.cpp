@@ -138,7 +138,7 @@ std::string exact_text_of(const LogGP& costs) {
   for (const ByteCost* const cost : {&costs.bytes, &costs.way, &costs.copy, &costs.combine}) {
     for (const Line& line : cost->lines())
       text += std::to_string(line.from) + ":" + digits_of(line.fixed) + "+" + digits_of(line.per_byte) + " ";
-    text += ";";
+    text += ';';
   }
   return text;
 }

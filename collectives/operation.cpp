@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "base/log.hpp"
@@ -60,7 +61,7 @@ Operation::~Operation() {
     base::log(base::LogLevel::warn, name_ + ": " + reason.what());
   }
   base::log(base::LogLevel::warn, name_ + ": kept what streams or peers still use");
-  new std::pair(shared_, std::move(ends_));  // for ever
+  new (std::nothrow) std::pair(shared_, std::move(ends_));  // for ever
   if (own_ != nullptr) (void)own_.release();
 }
 

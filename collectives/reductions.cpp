@@ -123,12 +123,12 @@ namespace {
 
 template <class... What>
 Collective make_reduce(Context& context, std::string_view name, const Slice& from, const Slice& to, Rank root,
-                       const CollectiveOptions& options, What... what) {
+                       const CollectiveOptions& options, What&&... what) {
   Maker maker(context, "reduce", name, options);
   maker.check_rank(root, "root");
   const bool at_root = context.rank() == root;
   maker.check(!at_root || from.bytes() == to.bytes(), "the result has another size");
-  Reduction numbers(maker, what..., from);
+  Reduction numbers(maker, std::forward<What>(what)..., from);
   const collectives::Chooser& chooser = maker.chooser();
   const collectives::Model model = chooser.between();
   const collectives::Levels levels = model.levels_to_reduce(context.size(), numbers.bytes());
@@ -154,10 +154,10 @@ Collective make_reduce(Context& context, std::string_view name, const Slice& fro
 
 template <class... What>
 Collective make_allreduce(Context& context, std::string_view name, const Slice& from, const Slice& to,
-                          const CollectiveOptions& options, What... what) {
+                          const CollectiveOptions& options, What&&... what) {
   Maker maker(context, "allreduce", name, options);
   maker.check(from.bytes() == to.bytes(), "the result has another size");
-  Reduction numbers(maker, what..., from);
+  Reduction numbers(maker, std::forward<What>(what)..., from);
   const collectives::Chooser& chooser = maker.chooser();
   const collectives::Model model = chooser.between();
   const collectives::Sets& nodes = chooser.nodes();
@@ -185,10 +185,10 @@ Collective make_allreduce(Context& context, std::string_view name, const Slice& 
 
 template <class... What>
 Collective make_reduce_scatter(Context& context, std::string_view name, const Slice& from, const Slice& to,
-                               std::span<const std::size_t> bytes, const CollectiveOptions& options, What... what) {
+                               std::span<const std::size_t> bytes, const CollectiveOptions& options, What&&... what) {
   Maker maker(context, "reduce_scatter", name, options);
   maker.choose("shares");
-  Reduction numbers(maker, what..., from);
+  Reduction numbers(maker, std::forward<What>(what)..., from);
   const std::vector<Share> shares = numbers.shares(bytes);
   const std::size_t own = shares[static_cast<std::size_t>(context.rank())].bytes;
   maker.check(own == numbers.wide(to.bytes()), "the part of this rank has another size");
@@ -200,12 +200,12 @@ Collective make_reduce_scatter(Context& context, std::string_view name, const Sl
 /// Rounds keep the order of the ranks, but how numbers are grouped depends on the number of ranks.
 template <class... What>
 Collective make_scan(Context& context, std::string_view name, const Slice& from, const Slice& to,
-                     const CollectiveOptions& options, What... what) {
+                     const CollectiveOptions& options, What&&... what) {
   Maker maker(context, "scan", name, options);
   const bool chain = options.fixed_order ? maker.choose({"chain"}, 0, collectives::kInOrder) == 0
                                          : maker.choose({"recursive doubling", "chain"}, 0, "fewest rounds") == 1;
   maker.check(from.bytes() == to.bytes(), "the result has another size");
-  Reduction numbers(maker, what..., from);
+  Reduction numbers(maker, std::forward<What>(what)..., from);
   const Place result = numbers.result(from, to);
   if (chain)
     collectives::chain_scan(maker.schedule, numbers.from(), result, numbers.bytes());
@@ -216,42 +216,42 @@ Collective make_scan(Context& context, std::string_view name, const Slice& from,
 
 }  // namespace
 
-Collective reduce(Context& context, std::string_view name, Op op, Number number, Slice from, Slice to, Rank root,
-                  CollectiveOptions options) {
+Collective reduce(Context& context, std::string_view name, Op op, Number number, const Slice& from, const Slice& to,
+                  Rank root, CollectiveOptions options) {
   return make_reduce(context, name, from, to, root, options, op, number);
 }
 
-Collective reduce(Context& context, std::string_view name, Combiner combiner, Slice from, Slice to, Rank root,
-                  CollectiveOptions options) {
+Collective reduce(Context& context, std::string_view name, Combiner combiner, const Slice& from, const Slice& to,
+                  Rank root, CollectiveOptions options) {
   return make_reduce(context, name, from, to, root, options, std::move(combiner));
 }
 
-Collective allreduce(Context& context, std::string_view name, Op op, Number number, Slice from, Slice to,
+Collective allreduce(Context& context, std::string_view name, Op op, Number number, const Slice& from, const Slice& to,
                      CollectiveOptions options) {
   return make_allreduce(context, name, from, to, options, op, number);
 }
 
-Collective allreduce(Context& context, std::string_view name, Combiner combiner, Slice from, Slice to,
+Collective allreduce(Context& context, std::string_view name, Combiner combiner, const Slice& from, const Slice& to,
                      CollectiveOptions options) {
   return make_allreduce(context, name, from, to, options, std::move(combiner));
 }
 
-Collective reduce_scatter(Context& context, std::string_view name, Op op, Number number, Slice from, Slice to,
-                          std::span<const std::size_t> bytes, CollectiveOptions options) {
+Collective reduce_scatter(Context& context, std::string_view name, Op op, Number number, const Slice& from,
+                          const Slice& to, std::span<const std::size_t> bytes, CollectiveOptions options) {
   return make_reduce_scatter(context, name, from, to, bytes, options, op, number);
 }
 
-Collective reduce_scatter(Context& context, std::string_view name, Combiner combiner, Slice from, Slice to,
-                          std::span<const std::size_t> bytes, CollectiveOptions options) {
+Collective reduce_scatter(Context& context, std::string_view name, Combiner combiner, const Slice& from,
+                          const Slice& to, std::span<const std::size_t> bytes, CollectiveOptions options) {
   return make_reduce_scatter(context, name, from, to, bytes, options, std::move(combiner));
 }
 
-Collective scan(Context& context, std::string_view name, Op op, Number number, Slice from, Slice to,
+Collective scan(Context& context, std::string_view name, Op op, Number number, const Slice& from, const Slice& to,
                 CollectiveOptions options) {
   return make_scan(context, name, from, to, options, op, number);
 }
 
-Collective scan(Context& context, std::string_view name, Combiner combiner, Slice from, Slice to,
+Collective scan(Context& context, std::string_view name, Combiner combiner, const Slice& from, const Slice& to,
                 CollectiveOptions options) {
   return make_scan(context, name, from, to, options, std::move(combiner));
 }

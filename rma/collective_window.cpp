@@ -191,7 +191,7 @@ void CollectiveWindow::Impl::leave() noexcept {
   }
 }
 
-CollectiveWindow::CollectiveWindow(Context& context, std::string_view name, Slice memory,
+CollectiveWindow::CollectiveWindow(Context& context, std::string_view name, const Slice& memory,
                                    std::optional<Timeout> timeout)
     : impl_(std::make_unique<Impl>(context, checked_name(context, name), memory, timeout)) {}
 CollectiveWindow::CollectiveWindow(CollectiveWindow&&) noexcept = default;

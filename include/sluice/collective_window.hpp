@@ -58,7 +58,7 @@ class SLUICE_EXPORT CollectiveWindow {
   /// CollectiveWindow of the context that is open.
   /// @throws Error what Context::window throws; {Code::timeout}: not every rank has called it. Then, or if another rank
   ///   has failed, this rank has no window; peers get {Code::peer_lost} or {Code::timeout}.
-  CollectiveWindow(Context& context, std::string_view name, Slice memory,
+  CollectiveWindow(Context& context, std::string_view name, const Slice& memory,
                    std::optional<Timeout> timeout = kContextTimeout);
   CollectiveWindow(CollectiveWindow&&) noexcept;
   /// Closes the window that was here, as the destructor does.

@@ -156,21 +156,21 @@ struct Block {
 /// No rank passes `wait` before all have passed `start`.
 SLUICE_EXPORT Collective barrier(Context& context, std::string_view name, CollectiveOptions options = {});
 /// The `data` of `root` replaces that of all others.
-SLUICE_EXPORT Collective broadcast(Context& context, std::string_view name, Slice data, Rank root,
+SLUICE_EXPORT Collective broadcast(Context& context, std::string_view name, const Slice& data, Rank root,
                                    CollectiveOptions options = {});
 /// `all` of `root` gets `mine` of each rank, one behind the other. `bytes`: of each rank, at `root`; empty: all alike.
 /// `all` and `bytes` count at `root` only. In place there: `mine` is the place in `all`.
-SLUICE_EXPORT Collective gather(Context& context, std::string_view name, Slice mine, Slice all, Rank root,
+SLUICE_EXPORT Collective gather(Context& context, std::string_view name, const Slice& mine, const Slice& all, Rank root,
                                 std::span<const std::size_t> bytes = {}, CollectiveOptions options = {});
 /// The reverse of `gather`: `mine` of each rank gets its part of `all`.
-SLUICE_EXPORT Collective scatter(Context& context, std::string_view name, Slice all, Slice mine, Rank root,
-                                 std::span<const std::size_t> bytes = {}, CollectiveOptions options = {});
+SLUICE_EXPORT Collective scatter(Context& context, std::string_view name, const Slice& all, const Slice& mine,
+                                 Rank root, std::span<const std::size_t> bytes = {}, CollectiveOptions options = {});
 /// `all` of each rank gets `mine` of each rank.
-SLUICE_EXPORT Collective allgather(Context& context, std::string_view name, Slice mine, Slice all,
+SLUICE_EXPORT Collective allgather(Context& context, std::string_view name, const Slice& mine, const Slice& all,
                                    std::span<const std::size_t> bytes = {}, CollectiveOptions options = {});
 /// Rank r sends part d of `from` to part r of rank d's `to`; all parts have one size. In place at all ranks, or at
 /// none.
-SLUICE_EXPORT Collective alltoall(Context& context, std::string_view name, Slice from, Slice to,
+SLUICE_EXPORT Collective alltoall(Context& context, std::string_view name, const Slice& from, const Slice& to,
                                   CollectiveOptions options = {});
 /// The same with any blocks: of each other rank, and of this one, at most one with each tag. The blocks of a rank to
 /// itself are copied. Blocks without bytes are not sent; both ranks must have them so.
@@ -180,34 +180,34 @@ SLUICE_EXPORT Collective alltoall(Context& context, std::string_view name, Slice
 SLUICE_EXPORT Collective alltoall(Context& context, std::string_view name, std::span<const Block> from,
                                   std::span<const Block> to, CollectiveOptions options = {});
 /// `to` of `root` gets the numbers of all ranks, combined one by one. `to` counts at `root` only.
-SLUICE_EXPORT Collective reduce(Context& context, std::string_view name, Op op, Number number, Slice from, Slice to,
-                                Rank root, CollectiveOptions options = {});
+SLUICE_EXPORT Collective reduce(Context& context, std::string_view name, Op op, Number number, const Slice& from,
+                                const Slice& to, Rank root, CollectiveOptions options = {});
 /// `to` of each rank gets the numbers of all ranks, combined one by one.
-SLUICE_EXPORT Collective allreduce(Context& context, std::string_view name, Op op, Number number, Slice from, Slice to,
-                                   CollectiveOptions options = {});
+SLUICE_EXPORT Collective allreduce(Context& context, std::string_view name, Op op, Number number, const Slice& from,
+                                   const Slice& to, CollectiveOptions options = {});
 /// `to` of each rank gets its part of the numbers of all ranks, combined one by one. `bytes`: of each part; empty: all
 /// alike.
-SLUICE_EXPORT Collective reduce_scatter(Context& context, std::string_view name, Op op, Number number, Slice from,
-                                        Slice to, std::span<const std::size_t> bytes = {},
+SLUICE_EXPORT Collective reduce_scatter(Context& context, std::string_view name, Op op, Number number,
+                                        const Slice& from, const Slice& to, std::span<const std::size_t> bytes = {},
                                         CollectiveOptions options = {});
 /// `to` of rank r gets the numbers of ranks 0 to r, combined one by one.
-SLUICE_EXPORT Collective scan(Context& context, std::string_view name, Op op, Number number, Slice from, Slice to,
-                              CollectiveOptions options = {});
+SLUICE_EXPORT Collective scan(Context& context, std::string_view name, Op op, Number number, const Slice& from,
+                              const Slice& to, CollectiveOptions options = {});
 
 // Combining by a function of the program, on host streams and in program order. A part has whole elements.
 
 /// `to` of `root` gets the elements of all ranks, combined one by one. `to` counts at `root` only.
-SLUICE_EXPORT Collective reduce(Context& context, std::string_view name, Combiner combiner, Slice from, Slice to,
-                                Rank root, CollectiveOptions options = {});
+SLUICE_EXPORT Collective reduce(Context& context, std::string_view name, Combiner combiner, const Slice& from,
+                                const Slice& to, Rank root, CollectiveOptions options = {});
 /// `to` of each rank gets the elements of all ranks, combined one by one.
-SLUICE_EXPORT Collective allreduce(Context& context, std::string_view name, Combiner combiner, Slice from, Slice to,
-                                   CollectiveOptions options = {});
+SLUICE_EXPORT Collective allreduce(Context& context, std::string_view name, Combiner combiner, const Slice& from,
+                                   const Slice& to, CollectiveOptions options = {});
 /// `to` of each rank gets its part of the elements of all ranks, combined one by one.
-SLUICE_EXPORT Collective reduce_scatter(Context& context, std::string_view name, Combiner combiner, Slice from,
-                                        Slice to, std::span<const std::size_t> bytes = {},
+SLUICE_EXPORT Collective reduce_scatter(Context& context, std::string_view name, Combiner combiner, const Slice& from,
+                                        const Slice& to, std::span<const std::size_t> bytes = {},
                                         CollectiveOptions options = {});
 /// `to` of rank r gets the elements of ranks 0 to r, combined one by one.
-SLUICE_EXPORT Collective scan(Context& context, std::string_view name, Combiner combiner, Slice from, Slice to,
-                              CollectiveOptions options = {});
+SLUICE_EXPORT Collective scan(Context& context, std::string_view name, Combiner combiner, const Slice& from,
+                              const Slice& to, CollectiveOptions options = {});
 
 }  // namespace sluice

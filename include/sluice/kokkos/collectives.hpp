@@ -117,7 +117,7 @@ std::vector<std::size_t> bytes_of(std::span<const std::size_t> counts) {
 template <class Exec>
 ViewCollective<Exec> broadcast(Context& context, const Queue<Exec>& queue, std::string_view name, const auto& view,
                                Rank root, CollectiveOptions options = {}) {
-  const auto make = [&](Slice data) { return sluice::broadcast(context, name, std::move(data), root, options); };
+  const auto make = [&](const Slice& data) { return sluice::broadcast(context, name, data, root, options); };
   return detail::collective_of(context, queue, name, make, view);
 }
 /// `all` of `root` gets the elements of `mine` of each rank, one behind the other. `counts`: how many each rank has;
@@ -127,8 +127,8 @@ ViewCollective<Exec> gather(Context& context, const Queue<Exec>& queue, std::str
                             const auto& all, Rank root, std::span<const std::size_t> counts = {},
                             CollectiveOptions options = {}) {
   const std::vector<std::size_t> bytes = detail::bytes_of<Mine>(counts);
-  const auto make = [&](Slice from, Slice to) {
-    return sluice::gather(context, name, std::move(from), std::move(to), root, bytes, options);
+  const auto make = [&](const Slice& from, const Slice& to) {
+    return sluice::gather(context, name, from, to, root, bytes, options);
   };
   return detail::collective_of(context, queue, name, make, mine, all);
 }
@@ -138,8 +138,8 @@ ViewCollective<Exec> scatter(Context& context, const Queue<Exec>& queue, std::st
                              const Mine& mine, Rank root, std::span<const std::size_t> counts = {},
                              CollectiveOptions options = {}) {
   const std::vector<std::size_t> bytes = detail::bytes_of<Mine>(counts);
-  const auto make = [&](Slice from, Slice to) {
-    return sluice::scatter(context, name, std::move(from), std::move(to), root, bytes, options);
+  const auto make = [&](const Slice& from, const Slice& to) {
+    return sluice::scatter(context, name, from, to, root, bytes, options);
   };
   return detail::collective_of(context, queue, name, make, all, mine);
 }
@@ -147,8 +147,8 @@ ViewCollective<Exec> scatter(Context& context, const Queue<Exec>& queue, std::st
 template <class Exec>
 ViewCollective<Exec> allgather(Context& context, const Queue<Exec>& queue, std::string_view name, const auto& mine,
                                const auto& all, CollectiveOptions options = {}) {
-  const auto make = [&](Slice from, Slice to) {
-    return sluice::allgather(context, name, std::move(from), std::move(to), {}, options);
+  const auto make = [&](const Slice& from, const Slice& to) {
+    return sluice::allgather(context, name, from, to, {}, options);
   };
   return detail::collective_of(context, queue, name, make, mine, all);
 }
@@ -156,8 +156,8 @@ ViewCollective<Exec> allgather(Context& context, const Queue<Exec>& queue, std::
 template <class Exec>
 ViewCollective<Exec> alltoall(Context& context, const Queue<Exec>& queue, std::string_view name, const auto& from,
                               const auto& to, CollectiveOptions options = {}) {
-  const auto make = [&](Slice source, Slice target) {
-    return sluice::alltoall(context, name, std::move(source), std::move(target), options);
+  const auto make = [&](const Slice& source, const Slice& target) {
+    return sluice::alltoall(context, name, source, target, options);
   };
   return detail::collective_of(context, queue, name, make, from, to);
 }
@@ -165,9 +165,8 @@ ViewCollective<Exec> alltoall(Context& context, const Queue<Exec>& queue, std::s
 template <class Exec, class From>
 ViewCollective<Exec> allreduce(Context& context, const Queue<Exec>& queue, std::string_view name, Op op,
                                const From& from, const auto& to, CollectiveOptions options = {}) {
-  const auto make = [&](Slice source, Slice target) {
-    return sluice::allreduce(context, name, op, detail::number_of<From>(), std::move(source), std::move(target),
-                             options);
+  const auto make = [&](const Slice& source, const Slice& target) {
+    return sluice::allreduce(context, name, op, detail::number_of<From>(), source, target, options);
   };
   return detail::collective_of(context, queue, name, make, from, to);
 }
@@ -175,9 +174,8 @@ ViewCollective<Exec> allreduce(Context& context, const Queue<Exec>& queue, std::
 template <class Exec, class From>
 ViewCollective<Exec> reduce(Context& context, const Queue<Exec>& queue, std::string_view name, Op op, const From& from,
                             const auto& to, Rank root, CollectiveOptions options = {}) {
-  const auto make = [&](Slice source, Slice target) {
-    return sluice::reduce(context, name, op, detail::number_of<From>(), std::move(source), std::move(target), root,
-                          options);
+  const auto make = [&](const Slice& source, const Slice& target) {
+    return sluice::reduce(context, name, op, detail::number_of<From>(), source, target, root, options);
   };
   return detail::collective_of(context, queue, name, make, from, to);
 }
@@ -185,9 +183,8 @@ ViewCollective<Exec> reduce(Context& context, const Queue<Exec>& queue, std::str
 template <class Exec, class From>
 ViewCollective<Exec> reduce_scatter(Context& context, const Queue<Exec>& queue, std::string_view name, Op op,
                                     const From& from, const auto& to, CollectiveOptions options = {}) {
-  const auto make = [&](Slice source, Slice target) {
-    return sluice::reduce_scatter(context, name, op, detail::number_of<From>(), std::move(source), std::move(target),
-                                  {}, options);
+  const auto make = [&](const Slice& source, const Slice& target) {
+    return sluice::reduce_scatter(context, name, op, detail::number_of<From>(), source, target, {}, options);
   };
   return detail::collective_of(context, queue, name, make, from, to);
 }
@@ -195,8 +192,8 @@ ViewCollective<Exec> reduce_scatter(Context& context, const Queue<Exec>& queue, 
 template <class Exec, class From>
 ViewCollective<Exec> scan(Context& context, const Queue<Exec>& queue, std::string_view name, Op op, const From& from,
                           const auto& to, CollectiveOptions options = {}) {
-  const auto make = [&](Slice source, Slice target) {
-    return sluice::scan(context, name, op, detail::number_of<From>(), std::move(source), std::move(target), options);
+  const auto make = [&](const Slice& source, const Slice& target) {
+    return sluice::scan(context, name, op, detail::number_of<From>(), source, target, options);
   };
   return detail::collective_of(context, queue, name, make, from, to);
 }
