@@ -94,7 +94,7 @@ int main(int argc, char** argv) {
     }
     if (ctx.rank() == 0)
       std::printf("hash table: %llu keys inserted; %llu of rank 0's are in chains\n",
-                  static_cast<unsigned long long>(ranks * kInserts), static_cast<unsigned long long>(table[0]));
+                  static_cast<unsigned long long>(ranks) * kInserts, static_cast<unsigned long long>(table[0]));
     window.close();
   });
 }

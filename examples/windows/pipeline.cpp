@@ -22,8 +22,8 @@ constexpr std::size_t kDouble = sizeof(double);
 
 // Rows of a matrix, of which column 0 belongs to the left neighbour.
 struct Matrix {
-  explicit Matrix(int columns) : width(columns + 1), numbers(static_cast<std::size_t>(kRows * width)) {}
-  double& at(int row, int column) { return numbers[static_cast<std::size_t>(row * width + column)]; }
+  explicit Matrix(int columns) : width(columns + 1), numbers(std::size_t{kRows} * width) {}
+  double& at(int row, int column) { return numbers[static_cast<std::size_t>(row) * width + column]; }
   // Row 0 is given.
   void compute(int row) {
     for (int i = 1; i < width; ++i) at(row, i) = at(row - 1, i) + at(row, i - 1) - at(row - 1, i - 1);

@@ -75,7 +75,7 @@ std::vector<Message> expected(int rank, int ranks, int round) {
 
 int main(int argc, char** argv) {
   return sluice::run(argc, argv, [](sluice::Context& ctx) {
-    const auto most = static_cast<std::size_t>(ctx.size() * kMessages);  // they may all be for one rank
+    const auto most = static_cast<std::size_t>(ctx.size()) * kMessages;  // they may all be for one rank
     const sluice::Memory memory = ctx.allocate((1 + most * kSlot) * kWord);
     const sluice::Memory buffers = ctx.allocate(kMessages * kSlot * kWord);
     const sluice::Slice inbox = memory.all();  // its first word counts the others that are in use
