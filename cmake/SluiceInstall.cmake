@@ -10,6 +10,9 @@ file(RELATIVE_PATH sluice_headers "${CMAKE_INSTALL_PREFIX}" "${CMAKE_INSTALL_FUL
 # The MPI part is exported apart, so that the package works where MPI is missing and nobody asks for that component.
 install(TARGETS sluice EXPORT SluiceTargets FILE_SET HEADERS DESTINATION "${sluice_headers}")
 install(EXPORT SluiceTargets NAMESPACE Sluice:: DESTINATION "${SLUICE_CMAKE_DIR}")
+if(SLUICE_ENABLE_HEAP)
+  install(TARGETS sluice_heap EXPORT SluiceTargets)
+endif()
 if(SLUICE_ENABLE_MPI)
   set_target_properties(sluice_mpi PROPERTIES INSTALL_RPATH "$ORIGIN")
   install(TARGETS sluice_mpi EXPORT SluiceMpiTargets FILE_SET HEADERS DESTINATION "${sluice_headers}")

@@ -122,6 +122,17 @@ endif()
 sluice_option(OFI HELP "Networks through libfabric" NEEDS libfabric_FOUND FOUND "${sluice_found}")
 sluice_option(HWLOC HELP "The nearest network devices first" NEEDS hwloc_FOUND SLUICE_ENABLE_OFI)
 
+# A sanitizer replaces malloc itself.
+if(PkgConfig_FOUND)
+  pkg_check_modules(jemalloc QUIET IMPORTED_TARGET jemalloc>=5.2)
+endif()
+set(no_sanitizer ON)
+set(no_sanitizer_TEXT "a build without sanitizers")
+if(SLUICE_SANITIZER OR CMAKE_CXX_FLAGS MATCHES "-fsanitize")
+  set(no_sanitizer OFF)
+endif()
+sluice_option(HEAP HELP "A malloc whose memory peers can map" NEEDS jemalloc_FOUND no_sanitizer)
+
 # `./dev` installs there what Debian 12 does not have.
 set(sluice_cache "$ENV{HOME}/.cache/sluice")
 if(NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")

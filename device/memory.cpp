@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/memory.hpp"
 
+#include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
@@ -22,6 +23,7 @@
 #include "base/fork.hpp"
 #include "base/memory_limit.hpp"
 #include "base/words.hpp"
+#include "device/heap/heap.hpp"
 #include "device/retire.hpp"
 
 namespace sluice::device {
@@ -86,6 +88,14 @@ struct Segments {
 };
 
 base::OnePerProcess<Segments> g_segments;
+
+/// Those of libsluice_heap, by their data. They live as long as the process.
+struct HeapSegments {
+  std::mutex mutex;
+  std::map<void*, std::shared_ptr<Segment>> by_chunk;
+};
+
+base::OnePerProcess<HeapSegments> g_heap_segments;
 
 std::shared_ptr<Segment> registered(std::shared_ptr<Segment> segment) {
   const std::lock_guard lock(g_segments->mutex);
@@ -273,7 +283,7 @@ std::shared_ptr<const Segment> find_segment(std::uint64_t id) {
 
 Reached reach(Driver& driver, const Extent& memory) {
   if (memory.driver != nullptr || memory.bytes == 0) return {};
-  if (memory.segment == nullptr) return reach(driver, memory.data, memory.bytes);
+  if (memory.segment == nullptr || memory.segment->sparse) return reach(driver, memory.data, memory.bytes);
   const std::lock_guard lock(*g_reaching);
   const Segment& segment = *memory.segment;
   if (segment.reached.empty()) segment.reached = reach(driver, segment.data, segment.bytes);
@@ -303,6 +313,30 @@ Allocation allocate_on(Driver& driver, int device, std::size_t bytes) {
   return memory;
 }
 
+namespace {
+
+/// The segment of libsluice_heap with this memory; null: that library does not have it.
+std::shared_ptr<const Segment> segment_of_heap(void* data, std::size_t bytes) {
+  static const auto find = reinterpret_cast<decltype(&sluice_heap_find)>(::dlsym(RTLD_DEFAULT, "sluice_heap_find"));
+  if (find == nullptr) return nullptr;
+  const sluice_heap_chunk chunk = find(data, bytes);
+  if (chunk.data == nullptr) return nullptr;
+  const std::lock_guard lock(g_heap_segments->mutex);
+  std::shared_ptr<Segment>& segment = g_heap_segments->by_chunk[chunk.data];
+  if (segment == nullptr) {
+    auto made = std::make_shared<Segment>();
+    made->share.fd = base::Fd(chunk.fd);
+    made->data = static_cast<std::byte*>(chunk.data);
+    made->bytes = chunk.bytes;
+    made->shared = true;
+    made->sparse = true;
+    segment = registered(std::move(made));
+  }
+  return segment;
+}
+
+}  // namespace
+
 Allocation adopt(void* data, std::size_t bytes) {
   Extent extent{static_cast<std::byte*>(data), bytes};
   for (Driver* driver : drivers_in_use()) {
@@ -315,7 +349,10 @@ Allocation adopt(void* data, std::size_t bytes) {
     extent.segment = segment.get();
     return {extent, segment};
   }
-  return {extent, nullptr};
+  if (extent.driver != nullptr) return {extent, nullptr};
+  const std::shared_ptr<const Segment> segment = segment_of_heap(data, bytes);
+  extent.segment = segment.get();
+  return {extent, segment};
 }
 
 Mapping::Mapping(const GpuExport& share, std::size_t bytes, Driver* driver) : bytes_(bytes), driver_(driver) {

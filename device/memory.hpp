@@ -23,6 +23,7 @@ struct Segment {
   std::byte* data = nullptr;
   std::size_t bytes = 0;
   bool shared = false;       ///< holds many small allocations and lives as long as the process
+  bool sparse = false;       ///< pages are there where they are used: a NIC or a GPU is given the pieces that it uses
   Driver* driver = nullptr;  ///< set for a GPU's memory
   GpuMemory gpu;             ///< if allocated here; empty for the user's
   mutable Reached reached;   ///< by GPUs; host memory only

@@ -69,6 +69,8 @@ cmd_bench() {
     --goal 'mpi=1.5@8:4k,mpi=2@8k:256k,mpi*=1@512k:4m,shared_copy=0.8@512k:4m,two_copies=0.95'
   bench_rows latency-user-read mpiexec -n 2 "$measure" latency --memory user --touch --against mpi,shared_copy,two_copies \
     --goal 'mpi=1@8:4m,shared_copy=0.8@512k:4m,two_copies=0.95'
+  bench_rows latency-user-heap mpiexec -n 2 env "LD_PRELOAD=$PWD/build/apps/libsluice_heap.so" "$measure" latency --memory user --against floor,mpi --rounds 10 \
+    --goal 'mpi=1.5@8:4k,mpi=2@8k:256k,mpi*=1@512k:4m'
   bench_rows bandwidth mpiexec -n 2 "$measure" bandwidth --sizes 64:1m --goal 'mpi*=1'
   bench_rows bandwidth-user mpiexec -n 2 "$measure" bandwidth --sizes 64:1m --memory user --goal mpi=1,mpi_persistent=1
   bench_rows rate mpiexec -n 2 "$measure" rate --batch --goal 'floor=0.45@8,batches/floor=0.75@8'
@@ -81,6 +83,8 @@ cmd_bench() {
   bench_rows mpi_windows mpiexec -n 2 env "LD_PRELOAD=$PWD/build/apps/libsluice_mpi_rma.so" "$measure" mpi_windows --goal sluice_api=0.77
   bench_rows stream_mpi mpiexec -n 2 env "LD_PRELOAD=$PWD/build/apps/libsluice_mpis.so" "$measure" stream_mpi \
     --goal enqueued/mpi_persistent=1.5,synchronised/mpi_persistent=0.8
+  bench_rows stream_mpi-user-heap mpiexec -n 2 env "LD_PRELOAD=$PWD/build/apps/libsluice_heap.so $PWD/build/apps/libsluice_mpis.so" "$measure" stream_mpi \
+    --memory user --rounds 10 --goal enqueued/mpi_persistent=1.5,synchronised/mpi_persistent=0.8
   bench_rows hash_table mpiexec -n 2 "$measure" hash_table --goal mpi_rma=1.5
   bench_rows sparse_exchange mpiexec -n 2 "$measure" sparse_exchange --goal 'mpi*=1.5'
   bench_rows collectives mpiexec -n 2 "$measure" collectives --touch --goal 'mpi_collectives=1.3,mpi_win*=1.5'

@@ -16,7 +16,7 @@ twice() { "$@" || { sleep 5 && "$@"; }; }
 # What each part takes of Debian's packages. `setup` installs what several parts take at once.
 declare -A packages=(
   [compiler]='g++ cmake ninja-build pkg-config ca-certificates python3'
-  [library]='libfabric-dev libhwloc-dev mpich libmpich-dev'
+  [library]='libfabric-dev libhwloc-dev libjemalloc-dev mpich libmpich-dev'
   [programs]='libcli11-dev libfmt-dev nlohmann-json3-dev libpng-dev libgif-dev libfftw3-dev'
   [tests]='libgtest-dev iproute2 locales make'
   [wheels]='python3-pip'

@@ -160,7 +160,7 @@ fi_addr_t Rail::add(const Blob& name) {
 }
 
 std::shared_ptr<Registration> Rail::registered(const device::Extent& memory) {
-  const bool shared = memory.segment != nullptr;
+  const bool shared = memory.segment != nullptr && !memory.segment->sparse;
   const device::Extent whole =
       shared ? device::Extent{memory.segment->data, memory.segment->bytes, memory.segment, memory.driver} : memory;
   std::erase_if(registrations_, [](const auto& one) { return one.expired(); });
@@ -203,7 +203,7 @@ Owned<fid_mr> Rail::register_memory(const device::Extent& memory, std::uint64_t 
 }
 
 std::shared_ptr<Registration> Rail::registered_if_reached(const device::Extent& memory) {
-  const bool users = memory.segment == nullptr || memory.driver != nullptr;
+  const bool users = memory.segment == nullptr || memory.segment->sparse || memory.driver != nullptr;
   if (users && stage_all_) return nullptr;
   try {
     return registered(memory);

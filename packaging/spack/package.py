@@ -15,6 +15,7 @@ class Sluice(CMakePackage, CudaPackage, ROCmPackage):
     variant("mpi", default=True, description="Start through MPI, contexts on a communicator")
     variant("ofi", default=True, description="Networks through libfabric, which is loaded when it is needed")
     variant("hwloc", default=True, when="+ofi", description="The nearest network devices first")
+    variant("heap", default=True, description="A malloc whose memory peers can map")
     variant("apps", default=True, description="sluice-run, sluice-info, sluice-bench and the applications")
     variant("kokkos", default=True, when="+apps", description="The applications that need Kokkos")
 
@@ -23,7 +24,9 @@ class Sluice(CMakePackage, CudaPackage, ROCmPackage):
     depends_on("mpi", when="+mpi")
     depends_on("libfabric@1.17:", when="+ofi")
     depends_on("hwloc@2.1:", when="+hwloc")
+    depends_on("jemalloc@5.2:", when="+heap")
     depends_on("pkgconfig", type="build", when="+ofi")
+    depends_on("pkgconfig", type="build", when="+heap")
     depends_on("kokkos@4.5:", when="+kokkos")
     depends_on("cli11", when="+apps")
     depends_on("fmt", when="+apps")
@@ -53,6 +56,7 @@ class Sluice(CMakePackage, CudaPackage, ROCmPackage):
             self.define_from_variant("SLUICE_ENABLE_MPI", "mpi"),
             self.define_from_variant("SLUICE_ENABLE_OFI", "ofi"),
             self.define_from_variant("SLUICE_ENABLE_HWLOC", "hwloc"),
+            self.define_from_variant("SLUICE_ENABLE_HEAP", "heap"),
             self.define_from_variant("SLUICE_ENABLE_APPS", "apps"),
             self.define_from_variant("SLUICE_ENABLE_KOKKOS", "kokkos"),
             self.define_from_variant("SLUICE_ENABLE_CUDA", "cuda"),

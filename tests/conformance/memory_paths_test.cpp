@@ -143,6 +143,20 @@ TEST_P(MemoryPaths, are_told_by_describe) {
   });
 }
 
+#ifdef SLUICE_TESTS_HEAP
+/// What malloc gives is mapped by peers where libsluice_heap stands before the C library.
+TEST(Heap, makes_memory_of_the_program_like_that_of_the_library) {
+  const Case one{.ground = {.name = "shm", .backend = "shm", .processes = true}, .user = true, .bytes = 65536};
+  Peers peers = one.peers();
+  peers.environment = {"LD_PRELOAD=" SLUICE_TESTS_HEAP};
+  run_peers(peers, [one](Context& context) {
+    Case mapped = one;
+    mapped.user = false;
+    expect_path(context, one, path_of(mapped), landing_of(mapped));
+  });
+}
+#endif
+
 /// A put waits for no receiver to come, however large it is. In the second half one rank waits while the other puts.
 TEST_P(MemoryPaths, let_both_ranks_put_before_they_wait) {
   const Case& one = GetParam();
