@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <new>
 
 // The C library's own functions, by the names that it has for those who replace them.
 extern "C" {
@@ -164,8 +165,9 @@ bool multiply(std::size_t count, std::size_t bytes, std::size_t& all) noexcept {
 
 std::size_t size_of(void* block) noexcept {
   if (holds(block)) return ::sallocx(block, 0);
-  static const auto next = reinterpret_cast<std::size_t (*)(void*)>(::dlsym(RTLD_NEXT, "malloc_usable_size"));
-  return next(block);
+  static const auto of_libc = reinterpret_cast<std::size_t (*)(void*)>(
+      ::dlsym(::dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD), "malloc_usable_size"));
+  return of_libc(block);
 }
 
 /// Null: there is no memory, and the block stays.
@@ -253,4 +255,58 @@ void* pvalloc(std::size_t bytes) noexcept { return ::memalign(kPage, round_up(by
 std::size_t malloc_usable_size(void* block) noexcept { return block == nullptr ? 0 : size_of(block); }
 
 }  // extern "C"
+
+// ---- the names of C++, of which jemalloc has its own: one of a pair must not be taken from there
+
+namespace {
+
+void* take_for_new(std::size_t bytes, std::size_t alignment) {
+  while (true) {
+    void* const block = alignment == 0 ? ::malloc(bytes) : ::memalign(alignment, bytes);
+    if (block != nullptr) return block;
+    const std::new_handler handler = std::get_new_handler();
+    if (handler == nullptr) throw std::bad_alloc();
+    handler();
+  }
+}
+
+void* take_or_null(std::size_t bytes, std::size_t alignment) noexcept {
+  try {
+    return take_for_new(bytes, alignment);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+constexpr std::size_t number(std::align_val_t alignment) noexcept { return static_cast<std::size_t>(alignment); }
+
+}  // namespace
+
+using Nothrow = const std::nothrow_t&;
+using Align = std::align_val_t;
+
+void* operator new(std::size_t bytes) { return take_for_new(bytes, 0); }
+void* operator new[](std::size_t bytes) { return take_for_new(bytes, 0); }
+void* operator new(std::size_t bytes, Align alignment) { return take_for_new(bytes, number(alignment)); }
+void* operator new[](std::size_t bytes, Align alignment) { return take_for_new(bytes, number(alignment)); }
+void* operator new(std::size_t bytes, Nothrow) noexcept { return take_or_null(bytes, 0); }
+void* operator new[](std::size_t bytes, Nothrow) noexcept { return take_or_null(bytes, 0); }
+void* operator new(std::size_t bytes, Align alignment, Nothrow) noexcept {
+  return take_or_null(bytes, number(alignment));
+}
+void* operator new[](std::size_t bytes, Align alignment, Nothrow) noexcept {
+  return take_or_null(bytes, number(alignment));
+}
+void operator delete(void* block) noexcept { ::free(block); }
+void operator delete[](void* block) noexcept { ::free(block); }
+void operator delete(void* block, std::size_t) noexcept { ::free(block); }
+void operator delete[](void* block, std::size_t) noexcept { ::free(block); }
+void operator delete(void* block, Align) noexcept { ::free(block); }
+void operator delete[](void* block, Align) noexcept { ::free(block); }
+void operator delete(void* block, std::size_t, Align) noexcept { ::free(block); }
+void operator delete[](void* block, std::size_t, Align) noexcept { ::free(block); }
+void operator delete(void* block, Nothrow) noexcept { ::free(block); }
+void operator delete[](void* block, Nothrow) noexcept { ::free(block); }
+void operator delete(void* block, Align, Nothrow) noexcept { ::free(block); }
+void operator delete[](void* block, Align, Nothrow) noexcept { ::free(block); }
 #pragma GCC visibility pop

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The malloc of libsluice_heap, with which this program is linked.
+// The malloc of libsluice_heap, of which this program is made.
 #include "device/heap/heap.hpp"
 
 #include <gtest/gtest.h>
