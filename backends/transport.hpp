@@ -199,6 +199,9 @@ class Put {
   /// The memory of the peer will be unmapped, and is not touched from now on. Enqueued epochs move nothing. Returns the
   /// mappings, for the caller to destroy.
   virtual Held forget_peer() noexcept = 0;
+  /// Puts and accesses with the same `in_order`, not null, arrive at the peer in the order in which the engine posts
+  /// them. Null: they may arrive in any order.
+  virtual const void* in_order() const noexcept { return nullptr; }
   /// True once no armed put remains. One that nothing has fired can be disposed of once the peer has closed its key
   /// (`key_closed`), so that it writes nothing. Called again until then, and only when no epoch can follow.
   virtual bool disarmed(bool key_closed) = 0;
@@ -235,6 +238,7 @@ struct Offer {
   Key key;  ///< for the peer's `Link::access`
   std::string how;
   std::shared_ptr<const void> kept;  ///< outlives the peer's access
+  bool counted_in_turns = false;     ///< turns of our engine raise the counters
 };
 
 /// Memory that a peer offers, as we reach it.
@@ -249,13 +253,18 @@ class Access {
   EngineAccess* const posted;
   /// This access, if the peer's memory is mapped here; else null.
   MappedAccess* const by_mapping;
-  /// Requests may name counters.
-  const bool counts;
   const std::string how;
+  /// Requests of this kind may name counters.
+  bool counts(Request::Kind kind) const noexcept {
+    return counts_ == Counts::all || (counts_ == Counts::puts && kind == Request::Kind::put);
+  }
+  /// As of Put.
+  virtual const void* in_order() const noexcept { return nullptr; }
 
   /// In the lane's order: carries the request out, then raises `watch.done` to `epoch`. By then what was got, or the
-  /// old value, is in our memory, what was put is in the peer's, and its counter has risen. Moves nothing if the watch
-  /// is shut. Epochs come in order; those that have not completed may be carried out in any.
+  /// old value, is in our memory, what was put is in the peer's, and its counter has risen, or does in the next turn of
+  /// the peer's engine. Moves nothing if the watch is shut. Epochs come in order; those that have not completed may be
+  /// carried out in any.
   ///
   /// A refused request moves nothing and fails the watch: a request that reaches beyond the peer's memory or counters,
   /// or is not aligned, with `misuse`; an atomic where `how` says that there are none, or memory of a GPU where only
@@ -269,8 +278,13 @@ class Access {
   virtual Held forget_peer() noexcept = 0;
 
  protected:
-  Access(Fired by, std::string text, bool may_count, EngineAccess* same = nullptr, MappedAccess* maps = nullptr)
-      : fired_by(by), posted(same), by_mapping(maps), counts(may_count), how(std::move(text)) {}
+  enum class Counts : std::uint8_t { nothing, puts, all };
+
+  Access(Fired by, std::string text, Counts which, EngineAccess* same = nullptr, MappedAccess* maps = nullptr)
+      : fired_by(by), posted(same), by_mapping(maps), how(std::move(text)), counts_(which) {}
+
+ private:
+  const Counts counts_;
 };
 
 /// Finds the paths to one peer, and watches them. Only the thread that serves the sockets calls it.

@@ -12,15 +12,52 @@ namespace {
 struct Offered {
   Spot spot;
   std::uint64_t bytes = 0;
+  std::uint64_t counters = 0;  ///< how many can be named by the number of a put
+  std::uint64_t index = 0;     ///< of the counters, for that number
+};
+
+/// What the owner of offered memory gives back once the peer's access has ended.
+class Kept {
+ public:
+  Kept(Station& station, std::shared_ptr<const bool> lost) : station_(station), lost_(std::move(lost)) {}
+  Kept(const Kept&) = delete;
+  Kept& operator=(const Kept&) = delete;
+  ~Kept() {
+    const std::lock_guard lock(station_.mutex);
+    memory_.reset();
+    if (counting_) station_.arrivals.remove(*counting_, !*lost_);
+  }
+
+  // With the station's mutex.
+  const Registration& register_memory(const device::Extent& memory) {
+    memory_ = station_.rails.front()->registered(memory);
+    return *memory_;
+  }
+  /// Lets puts count, if a number can name each of the counters. Returns whether it can.
+  bool count(Counters counters, Offered& offered) {
+    if (counters.empty()) return false;
+    offered.index = station_.arrivals.add(counters);
+    counting_ = offered.index;
+    if (!station_.manner.names_counters(offered.index, counters.size())) return false;
+    offered.counters = counters.size();
+    return true;
+  }
+
+ private:
+  Station& station_;
+  const std::shared_ptr<const bool> lost_;
+  std::shared_ptr<Registration> memory_;
+  std::optional<std::uint64_t> counting_;
 };
 
 class RmaAccess final : public EngineAccess, private Mover {
  public:
   RmaAccess(Station& station, Destination& there, int depth, device::Watch& watch, const Offered& offered)
-      : EngineAccess(unmapped_bounds(offered.bytes), depth, watch, station.provider + ": posted by the engine"),
-        Mover(station, there, watch, "a request"), route_(there.route(0)),
-        rail_(*route_.rail), offered_{route_.from, route_.address, offered.spot},
-        depth_(static_cast<std::size_t>(depth)), flights_(depth_ + kPieces) {
+      : EngineAccess(unmapped_bounds(offered.bytes, offered.counters), depth, watch,
+                     station.provider + ": posted by the engine" + (offered.counters == 0 ? "" : kCounting),
+                     offered.counters == 0 ? Counts::nothing : Counts::puts),
+        Mover(station, there, watch, "a request"), route_(there.route(0)), rail_(*route_.rail),
+        index_(offered.index), offered_{route_.from, route_.address, offered.spot}, depth_(static_cast<std::size_t>(depth)), flights_(depth_ + kPieces) {
     if (!rail_.reads()) throw std::runtime_error(station.provider + " cannot read the memory of peers");
     const std::lock_guard lock(station.mutex);
     for (std::size_t i = 0; i < flights_.size(); ++i) {
@@ -46,7 +83,11 @@ class RmaAccess final : public EngineAccess, private Mover {
     flights_.clear();
   }
 
+  const void* in_order() const noexcept override { return station_.manner.ordered ? &route_ : nullptr; }
+
  private:
+  static constexpr const char* kCounting = ", puts with a number that raises the counter";
+
   bool post(std::uint64_t epoch, const Request& request) override {
     const std::lock_guard lock(station_.mutex);
     if (suspicious() || lost()) return false;  // the rest waits for the verdict too
@@ -54,7 +95,9 @@ class RmaAccess final : public EngineAccess, private Mover {
       if (!post_pieces(request)) return false;
       Flight& flight = flights_[epoch % depth_];
       flight.operation.epoch = epoch;
-      const Posted posted = start(flight, request, {posted_, request.local.size() - posted_});
+      std::optional<std::uint64_t> number;
+      if (request.counter != Request::kNone) number = station_.manner.number(index_, request.counter);
+      const Posted posted = start(flight, request, {posted_, request.local.size() - posted_}, number);
       if (posted == Posted::busy) return false;
       posted_ = 0;
       if (posted == Posted::over) over(epoch);
@@ -75,9 +118,10 @@ class RmaAccess final : public EngineAccess, private Mover {
     return posted_ == 0 || no_piece_is_posted();
   }
 
-  /// `part`: of the bytes of the request.
-  Posted start(Flight& flight, const Request& request, Range part) {
-    if (part.bytes == 0) return Posted::over;
+  /// `part`: of the bytes of the request. `number`: of the counter that the write raises.
+  Posted start(Flight& flight, const Request& request, Range part, std::optional<std::uint64_t> number = {}) {
+    if (part.bytes == 0 && !number) return Posted::over;
+    if (part.bytes == 0) return rail_.flush({route_.from, route_.address, route_.flushes}, flight.operation, number);
     std::byte* const here = request.local.data() + part.offset;
     flight.local = registration_of(request.local);
     flight.bytes = part.bytes;
@@ -87,7 +131,7 @@ class RmaAccess final : public EngineAccess, private Mover {
     const Posted posted =
         request.kind == Request::Kind::get
             ? rail_.read(here, part.bytes, desc, there, flight.operation)
-            : rail_.write({here, part.bytes, desc, flight.local->of_gpu}, there, {}, true, flight.operation);
+            : rail_.write({here, part.bytes, desc, flight.local->of_gpu}, there, number, true, flight.operation);
     if (posted != Posted::under_way) flight.local.reset();
     return posted;
   }
@@ -164,6 +208,7 @@ class RmaAccess final : public EngineAccess, private Mover {
 
   const Route& route_;
   Rail& rail_;  // stays when the route is lost
+  const std::uint64_t index_;
   Remote offered_;
   static constexpr std::size_t kPieces = 4;
   const std::size_t depth_;
@@ -177,14 +222,15 @@ class RmaAccess final : public EngineAccess, private Mover {
 
 }  // namespace
 
-Offer offer_memory(Station& station, const device::Extent& memory) {
+Offer offer_memory(Station& station, const Destination& there, const device::Extent& memory,
+                   const device::Extent& counters) {
   check_offered(memory);
-  auto pin = new_pin(station);
+  auto kept = std::make_shared<Kept>(station, there.lost);
   const std::lock_guard lock(station.mutex);
   try {
-    const auto& registered = pin->emplace_back(station.rails.front()->registered(memory));
-    const Offered offered{registered->spot(memory.data), memory.bytes};
-    return {{bytes_of(offered), {}, {}}, station.provider + ": offered in place", std::move(pin)};
+    Offered offered{kept->register_memory(memory).spot(memory.data), memory.bytes};
+    const bool counts = kept->count(counters_at(counters.data, counters.bytes), offered);
+    return {{bytes_of(offered), {}, {}}, station.provider + ": offered in place", std::move(kept), counts};
   } catch (const std::runtime_error& reason) {
     if (memory.driver == nullptr) throw;
     return unreachable(Offered{}, station.provider + ": " + reason.what());

@@ -106,16 +106,27 @@ bool RmaPut::cumulative() const noexcept {
 
 // ---- the receiver
 
-std::uint64_t Arrivals::add(std::span<const Signal> signals, const Slots& target, const Endpoints& endpoints) {
-  std::uint64_t index = landings_.size();
+std::uint64_t Arrivals::free_index() {
   if (free_.empty()) {
     landings_.emplace_back();
     if (free_.capacity() < landings_.size()) free_.reserve(2 * landings_.size());  // `remove` allocates nothing
-  } else {
-    std::ranges::pop_heap(free_, std::ranges::greater());
-    index = free_.back();
-    free_.pop_back();
+    return landings_.size() - 1;
   }
+  std::ranges::pop_heap(free_, std::ranges::greater());
+  const std::uint64_t index = free_.back();
+  free_.pop_back();
+  return index;
+}
+
+std::uint64_t Arrivals::add(Counters counters) {
+  const std::uint64_t index = free_index();
+  landings_[index] = std::make_unique<Landing>();
+  landings_[index]->counters = counters;
+  return index;
+}
+
+std::uint64_t Arrivals::add(std::span<const Signal> signals, const Slots& target, const Endpoints& endpoints) {
+  const std::uint64_t index = free_index();
   auto& landing = landings_[index] = std::make_unique<Landing>();
   landing->moves_bytes = target.slot_bytes != 0;
   for (const Signal& signal : signals) {
@@ -126,8 +137,9 @@ std::uint64_t Arrivals::add(std::span<const Signal> signals, const Slots& target
   return index;
 }
 
-void Arrivals::remove(std::uint64_t index) noexcept {
+void Arrivals::remove(std::uint64_t index, bool is_last) noexcept {
   landings_[index].reset();
+  if (!is_last) return;
   free_.push_back(index);
   std::ranges::push_heap(free_, std::ranges::greater());
 }
@@ -142,6 +154,8 @@ void Arrivals::landed(std::uint64_t number, const Manner& manner, std::size_t en
   const std::uint64_t index = number & bits(manner.index_bits);
   if (index >= landings_.size() || landings_[index] == nullptr) return;  // closed meanwhile: its peer has failed
   Landing& landing = *landings_[index];
+  if (const std::uint64_t counter = number >> manner.index_bits; counter < landing.counters.size())
+    return base::add_one(landing.counters[counter].word, landing.counters[counter].parking);
   const auto lane = std::ranges::find(landing.lanes, endpoint, &Lane::endpoint);
   if (lane != landing.lanes.end()) land(*lane, epoch_of(number, manner, lane->seen), landing.moves_bytes);
 }

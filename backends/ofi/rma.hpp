@@ -21,6 +21,9 @@ class RmaPut final : public EnginePut, private Mover {
   bool settled() override;
   bool cumulative() const noexcept override;
   void heard() noexcept override;
+  const void* in_order() const noexcept override {
+    return station_.manner.ordered && lanes_.size() == 1 ? lanes_.front().route : nullptr;
+  }
   std::string describe() const override;
 
  private:
