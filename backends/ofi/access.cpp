@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/ofi/access.hpp"
 
+#include "backends/ofi/rma.hpp"
+
 #include <algorithm>
 #include <stdexcept>
 
@@ -57,7 +59,8 @@ class RmaAccess final : public EngineAccess, private Mover {
                      station.provider + ": posted by the engine" + (offered.counters == 0 ? "" : kCounting),
                      offered.counters == 0 ? Counts::nothing : Counts::puts),
         Mover(station, there, watch, "a request"), route_(there.route(0)), rail_(*route_.rail),
-        index_(offered.index), offered_{route_.from, route_.address, offered.spot}, depth_(static_cast<std::size_t>(depth)), flights_(depth_ + kPieces) {
+        index_(offered.index), offered_{route_.from, route_.address, offered.spot},
+        depth_(static_cast<std::size_t>(depth)), flights_(depth_ + kPieces) {
     if (!rail_.reads()) throw std::runtime_error(station.provider + " cannot read the memory of peers");
     const std::lock_guard lock(station.mutex);
     for (std::size_t i = 0; i < flights_.size(); ++i) {
@@ -95,10 +98,19 @@ class RmaAccess final : public EngineAccess, private Mover {
       if (!post_pieces(request)) return false;
       Flight& flight = flights_[epoch % depth_];
       flight.operation.epoch = epoch;
+      const Range rest{posted_, request.local.size() - posted_};
       std::optional<std::uint64_t> number;
-      if (request.counter != Request::kNone) number = station_.manner.number(index_, request.counter);
-      const Posted posted = start(flight, request, {posted_, request.local.size() - posted_}, number);
+      Rider rider;
+      if (request.counter != Request::kNone) {
+        number = station_.manner.number(index_, request.counter);
+      } else if (request.kind == Request::Kind::put && rest.bytes != 0 &&
+                 !number_goes_behind(station_.manner, rest.bytes)) {
+        rider = Rider::of(station_, there_, offered_);
+        if (rider.is_there()) number = rider.number(station_.manner);
+      }
+      const Posted posted = start(flight, request, rest, number);
       if (posted == Posted::busy) return false;
+      rider.posted(flight.operation);
       posted_ = 0;
       if (posted == Posted::over) over(epoch);
       return true;
@@ -147,7 +159,11 @@ class RmaAccess final : public EngineAccess, private Mover {
   void ended(Operation& operation, const std::string& why_not) override {
     flights_[operation.lane].local.reset();
     const bool failed = !why_not.empty() && !lost();
-    if (failed) suspect(failure_of(route_, why_not));
+    if (failed) {
+      const std::string why = failure_of(route_, why_not);
+      suspect(why);
+      Rider::suspect(there_, operation, why);
+    }
     if (operation.piece) return;  // the access ends with its last piece, or is left out
     if (!failed) return over(operation.epoch);
     lost_.push_back(operation.epoch);
