@@ -90,7 +90,7 @@ Counters counters_at(std::byte* data, std::size_t bytes) noexcept;
 class StreamAccess : public Access {
  public:
   StreamAccess(Bounds bounds, Counters counters, device::Watch& watch, std::string text, MappedAccess* same = nullptr)
-      : Access(Fired::by_stream, std::move(text), Counts::all, nullptr, same), watch_(watch),
+      : Access(Fired::by_stream, std::move(text), true, nullptr, same), watch_(watch),
         bounds_(std::move(bounds)), counters_(counters) {
     bounds_.counters = counters.size();
   }
@@ -185,9 +185,9 @@ class MappedAccess final : public StreamAccess {
 /// Posted by the engine when its bell was rung.
 class EngineAccess : public Access, public Posting {
  public:
-  EngineAccess(Bounds bounds, int depth, device::Watch& watch, const std::string& text, Counts which = Counts::nothing)
-      : Access(Fired::by_engine, text, which, this), Posting(watch, depth, 1), bounds_(std::move(bounds)),
-        requests_(static_cast<std::size_t>(depth)) {}
+  EngineAccess(Bounds bounds, int depth, device::Watch& watch, const std::string& text)
+      : Access(Fired::by_engine, text, bounds.counters != 0, this), Posting(watch, depth, 1),
+        bounds_(std::move(bounds)), requests_(static_cast<std::size_t>(depth)) {}
 
   /// Rises to the last epoch that was posted, or will not be. Its sleepers are those of `watch.done`.
   base::Word sent;

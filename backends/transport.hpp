@@ -253,11 +253,9 @@ class Access {
   EngineAccess* const posted;
   /// This access, if the peer's memory is mapped here; else null.
   MappedAccess* const by_mapping;
+  /// Requests may name counters.
+  const bool counts;
   const std::string how;
-  /// Requests of this kind may name counters.
-  bool counts(Request::Kind kind) const noexcept {
-    return counts_ == Counts::all || (counts_ == Counts::puts && kind == Request::Kind::put);
-  }
   /// As of Put.
   virtual const void* in_order() const noexcept { return nullptr; }
 
@@ -278,13 +276,8 @@ class Access {
   virtual Held forget_peer() noexcept = 0;
 
  protected:
-  enum class Counts : std::uint8_t { nothing, puts, all };
-
-  Access(Fired by, std::string text, Counts which, EngineAccess* same = nullptr, MappedAccess* maps = nullptr)
-      : fired_by(by), posted(same), by_mapping(maps), how(std::move(text)), counts_(which) {}
-
- private:
-  const Counts counts_;
+  Access(Fired by, std::string text, bool may_count, EngineAccess* same = nullptr, MappedAccess* maps = nullptr)
+      : fired_by(by), posted(same), by_mapping(maps), counts(may_count), how(std::move(text)) {}
 };
 
 /// Finds the paths to one peer, and watches them. Only the thread that serves the sockets calls it.

@@ -563,7 +563,10 @@ void TargetCore::refuse_counter(const backends::Request& request) noexcept {
 
 bool TargetCore::needs_agent(const backends::Request& request) const noexcept {
   if (request.atomic()) return facts_.by_agent;
-  return request.counter != kNone && !accesses_->access().counts(request.kind);
+  if (request.counter == kNone) return false;
+  // The reply of the agent brings the bytes, and it has counted: a round trip less.
+  const bool short_get = request.kind == Kind::get && request.local.size() <= AgentLine::kReply;
+  return !accesses_->access().counts || (facts_.by_agent && short_get);
 }
 
 /// The agent raises the counter after what it has put or changed itself. Else that must have completed before.

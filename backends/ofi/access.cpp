@@ -56,11 +56,10 @@ class RmaAccess final : public EngineAccess, private Mover {
  public:
   RmaAccess(Station& station, Destination& there, int depth, device::Watch& watch, const Offered& offered)
       : EngineAccess(unmapped_bounds(offered.bytes, offered.counters), depth, watch,
-                     station.provider + ": posted by the engine" + (offered.counters == 0 ? "" : kCounting),
-                     offered.counters == 0 ? Counts::nothing : Counts::puts),
-        Mover(station, there, watch, "a request"), route_(there.route(0)), rail_(*route_.rail),
-        index_(offered.index), offered_{route_.from, route_.address, offered.spot},
-        depth_(static_cast<std::size_t>(depth)), flights_(depth_ + kPieces) {
+                     station.provider + ": posted by the engine" + (offered.counters == 0 ? "" : kCounting)),
+        Mover(station, there, watch, "a request"), route_(there.route(0)), rail_(*route_.rail), index_(offered.index),
+        offered_{route_.from, route_.address, offered.spot}, depth_(static_cast<std::size_t>(depth)),
+        flights_(depth_ + kPieces) {
     if (!rail_.reads()) throw std::runtime_error(station.provider + " cannot read the memory of peers");
     const std::lock_guard lock(station.mutex);
     for (std::size_t i = 0; i < flights_.size(); ++i) {
@@ -89,7 +88,7 @@ class RmaAccess final : public EngineAccess, private Mover {
   const void* in_order() const noexcept override { return station_.manner.ordered ? &route_ : nullptr; }
 
  private:
-  static constexpr const char* kCounting = ", puts with a number that raises the counter";
+  static constexpr const char* kCounting = ", counted by a number";
 
   bool post(std::uint64_t epoch, const Request& request) override {
     const std::lock_guard lock(station_.mutex);
@@ -99,15 +98,16 @@ class RmaAccess final : public EngineAccess, private Mover {
       Flight& flight = flights_[epoch % depth_];
       flight.operation.epoch = epoch;
       const Range rest{posted_, request.local.size() - posted_};
-      std::optional<std::uint64_t> number;
+      const bool put = request.kind == Request::Kind::put;
       Rider rider;
+      std::optional<std::uint64_t> number;
       if (request.counter != Request::kNone) {
         number = station_.manner.number(index_, request.counter);
-      } else if (request.kind == Request::Kind::put && rest.bytes != 0 &&
-                 !number_goes_behind(station_.manner, rest.bytes)) {
+      } else if (put && rest.bytes != 0 && !number_goes_behind(station_.manner, rest.bytes)) {
         rider = Rider::of(station_, there_, offered_);
         if (rider.is_there()) number = rider.number(station_.manner);
       }
+      flight.count = put || rest.bytes == 0 ? std::nullopt : std::exchange(number, std::nullopt);
       const Posted posted = start(flight, request, rest, number);
       if (posted == Posted::busy) return false;
       rider.posted(flight.operation);
@@ -133,7 +133,7 @@ class RmaAccess final : public EngineAccess, private Mover {
   /// `part`: of the bytes of the request. `number`: of the counter that the write raises.
   Posted start(Flight& flight, const Request& request, Range part, std::optional<std::uint64_t> number = {}) {
     if (part.bytes == 0 && !number) return Posted::over;
-    if (part.bytes == 0) return rail_.flush({route_.from, route_.address, route_.flushes}, flight.operation, number);
+    if (part.bytes == 0) return write_number(flight, *number);
     std::byte* const here = request.local.data() + part.offset;
     flight.local = registration_of(request.local);
     flight.bytes = part.bytes;
@@ -148,6 +148,22 @@ class RmaAccess final : public EngineAccess, private Mover {
     return posted;
   }
 
+  Posted write_number(Flight& flight, std::uint64_t number) {
+    return rail_.flush({route_.from, route_.address, route_.flushes}, flight.operation, number);
+  }
+
+  /// Counts the gets that have completed.
+  void post_counts() {
+    if (suspicious() || lost()) return;  // the rest waits for the verdict too
+    std::erase_if(due_, [this](Flight* flight) {
+      return attempt(count_refused_, route_, [&] {
+        if (write_number(*flight, *flight->count) == Posted::busy) return false;
+        flight->count.reset();
+        return true;
+      });
+    });
+  }
+
   /// A registration ends with its region, so the last one is not used for memory that the program has freed.
   std::shared_ptr<Registration> registration_of(std::span<std::byte> local) {
     if (auto last = last_.lock(); last != nullptr && last->holds(local.data(), local.size())) return last;
@@ -157,7 +173,8 @@ class RmaAccess final : public EngineAccess, private Mover {
   }
 
   void ended(Operation& operation, const std::string& why_not) override {
-    flights_[operation.lane].local.reset();
+    Flight& flight = flights_[operation.lane];
+    flight.local.reset();
     const bool failed = !why_not.empty() && !lost();
     if (failed) {
       const std::string why = failure_of(route_, why_not);
@@ -165,8 +182,13 @@ class RmaAccess final : public EngineAccess, private Mover {
       Rider::suspect(there_, operation, why);
     }
     if (operation.piece) return;  // the access ends with its last piece, or is left out
-    if (!failed) return over(operation.epoch);
-    lost_.push_back(operation.epoch);
+    if (!failed && (!flight.count || lost())) return over(operation.epoch);
+    if (failed) {
+      lost_.push_back(operation.epoch);
+    } else {
+      due_.push_back(&flight);
+      post_counts();
+    }
     station_.attend_to(*this);
   }
 
@@ -176,11 +198,14 @@ class RmaAccess final : public EngineAccess, private Mover {
       gave_up_ = true;
     }
     if (!watch_.failed()) {
+      post_counts();
       judge();
-      return true;
+      return !rests();
     }
     for (const std::uint64_t epoch : lost_) over(epoch);
     lost_.clear();
+    for (const Flight* flight : due_) over(flight->operation.epoch);
+    due_.clear();
     return false;
   }
 
@@ -190,7 +215,10 @@ class RmaAccess final : public EngineAccess, private Mover {
     return no_piece_is_posted();
   }
 
-  bool rests() const override { return watch_.failed() && (!lost() || gave_up_); }
+  bool rests() const override {
+    if (!watch_.failed()) return !suspicious() && !lost() && due_.empty();
+    return !lost() || gave_up_;
+  }
 
   /// Nothing waits for the operations under way any more: `each(epoch)`.
   template <class Each>
@@ -232,7 +260,9 @@ class RmaAccess final : public EngineAccess, private Mover {
   std::size_t posted_ = 0;       // bytes of that access that are posted
   std::weak_ptr<Registration> last_;
   std::vector<std::uint64_t> lost_;  // epochs that have failed, and wait for the verdict
+  std::vector<Flight*> due_;         // gets that have completed, and are to be counted
   Refusals refused_;
+  Refusals count_refused_;
   bool gave_up_ = false;  // nothing is under way any more, since the peer was lost
 };
 

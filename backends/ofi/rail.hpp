@@ -77,6 +77,7 @@ struct Flight {
   Operation operation;
   std::shared_ptr<Registration> local;  ///< null: it is not under way
   std::size_t bytes = 0;
+  std::optional<std::uint64_t> count;  ///< number that is written once the read has completed
 };
 
 class Rail {

@@ -58,16 +58,18 @@ TEST(AgentMessages, of_long_accesses_are_no_more_than_needed) {
                [](Target& target, const Slice& local) { target.get_notify({}, local, 0, 0); });
 }
 
-TEST(AgentMessages, of_counted_puts_are_none_where_a_put_names_its_counter) {
+TEST(AgentMessages, of_counted_accesses_are_none_where_they_name_their_counter) {
   for (const std::size_t bytes : {std::size_t{8}, std::size_t{4096}, kLong}) {
     const auto put = [=](Target& target, const Slice& local) { target.put_notify({}, local.slice(0, bytes), 0, 0); };
     expect_posts({0, 1}, "a counted put", put, "numbered");
   }
+  expect_posts({0, 1}, "notify", [](Target& target, const Slice&) { target.notify({}, 0); }, "numbered");
   expect_posts(
-      {0, 1}, "notify", [](Target& target, const Slice&) { target.notify({}, 0); }, "numbered");
+      {0, 1}, "a long counted get", [](Target& target, const Slice& local) { target.get_notify({}, local, 0, 0); },
+      "numbered");
   expect_posts(
-      {2, 1}, "a long get, and its count",
-      [](Target& target, const Slice& local) { target.get_notify({}, local, 0, 0); }, "numbered");
+      {2, 0}, "a counted get of 1 KiB",
+      [](Target& target, const Slice& local) { target.get_notify({}, local.slice(0, 1024), 0, 0); }, "numbered");
 }
 
 /// The access, and what tells the owner of it, are posted though nothing completes meanwhile.

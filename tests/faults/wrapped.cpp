@@ -159,10 +159,10 @@ class PostedPut final : public EnginePut, private UnderWay::Finisher {
 
 class PostedAccess final : public EngineAccess, private UnderWay::Finisher {
  public:
-  using Counts = Access::Counts;
+  /// `may_count`: requests may name counters.
   PostedAccess(int depth, device::Watch& watch, std::unique_ptr<InnerWatch> inner_watch, std::unique_ptr<Access> inner,
-               std::shared_ptr<UnderWay> under_way, Counts which)
-      : EngineAccess(all_that(which != Counts::nothing), depth, watch, "posted: " + inner->how, which),
+               std::shared_ptr<UnderWay> under_way, bool may_count)
+      : EngineAccess(all_that(may_count && inner->counts), depth, watch, "posted: " + inner->how),
         inner_watch_(std::move(inner_watch)), inner_(std::move(inner)), under_way_(std::move(under_way)) {}
   ~PostedAccess() override { under_way_->finish(this); }
   const void* in_order() const noexcept override { return under_way_.get(); }
@@ -427,8 +427,7 @@ class WrappedTransport : public Transport {
 
 class PostedTransport : public WrappedTransport {
  public:
-  using Counts = PostedAccess::Counts;
-  explicit PostedTransport(const Settings& settings, Maps which = Maps::process, Counts counts = Counts::all)
+  explicit PostedTransport(const Settings& settings, Maps which = Maps::process, bool counts = true)
       : WrappedTransport(settings, which), counts_(counts) {}
   AfterTurn poll() override { return under_way_->poll(); }
   int rest(std::vector<pollfd>&) override {
@@ -449,20 +448,20 @@ class PostedTransport : public WrappedTransport {
   }
 
  private:
-  const Counts counts_;
+  const bool counts_;
   std::shared_ptr<UnderWay> under_way_ = std::make_shared<UnderWay>();
 };
 
 /// Maps nothing, as a network.
 class ApartTransport final : public PostedTransport {
  public:
-  explicit ApartTransport(const Settings& settings) : PostedTransport(settings, Maps::nothing, Counts::nothing) {}
+  explicit ApartTransport(const Settings& settings) : PostedTransport(settings, Maps::nothing, false) {}
 };
 
-/// The same, but a put may name a counter.
+/// The same, but requests may name counters.
 class NumberedTransport final : public PostedTransport {
  public:
-  explicit NumberedTransport(const Settings& settings) : PostedTransport(settings, Maps::nothing, Counts::puts) {}
+  explicit NumberedTransport(const Settings& settings) : PostedTransport(settings, Maps::nothing) {}
 };
 
 /// A put that finds no entry left is posted.
