@@ -90,8 +90,8 @@ Counters counters_at(std::byte* data, std::size_t bytes) noexcept;
 class StreamAccess : public Access {
  public:
   StreamAccess(Bounds bounds, Counters counters, device::Watch& watch, std::string text, MappedAccess* same = nullptr)
-      : Access(Fired::by_stream, std::move(text), true, nullptr, same), watch_(watch),
-        bounds_(std::move(bounds)), counters_(counters) {
+      : Access(Fired::by_stream, std::move(text), true, nullptr, same), watch_(watch), bounds_(std::move(bounds)),
+        counters_(counters) {
     bounds_.counters = counters.size();
   }
 

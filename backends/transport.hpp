@@ -256,7 +256,7 @@ class Access {
   /// Requests may name counters.
   const bool counts;
   const std::string how;
-  /// As of Put.
+  /// The order of puts, as in Put.
   virtual const void* in_order() const noexcept { return nullptr; }
 
   /// In the lane's order: carries the request out, then raises `watch.done` to `epoch`. By then what was got, or the

@@ -43,7 +43,7 @@ class NoticeSender {
   void use_on(Stream stream);
   /// @throws Error if the line has failed
   void check() const;
-  /// As of backends::Put; null also if the line is not connected.
+  /// The order of the notices, as in backends::Put; null also if the line is not connected.
   const void* in_order() const noexcept;
 
  private:

@@ -18,7 +18,7 @@ struct Offered {
   std::uint64_t index = 0;     ///< of the counters, for that number
 };
 
-/// What the owner of offered memory gives back once the peer's access has ended.
+/// Registration and index of offered memory, given back once the peer's access has ended.
 class Kept {
  public:
   Kept(Station& station, std::shared_ptr<const bool> lost) : station_(station), lost_(std::move(lost)) {}
@@ -57,9 +57,9 @@ class RmaAccess final : public EngineAccess, private Mover {
   RmaAccess(Station& station, Destination& there, int depth, device::Watch& watch, const Offered& offered)
       : EngineAccess(unmapped_bounds(offered.bytes, offered.counters), depth, watch,
                      station.provider + ": posted by the engine" + (offered.counters == 0 ? "" : kCounting)),
-        Mover(station, there, watch, "a request"), route_(there.route(0)), rail_(*route_.rail), index_(offered.index),
-        offered_{route_.from, route_.address, offered.spot}, depth_(static_cast<std::size_t>(depth)),
-        flights_(depth_ + kPieces) {
+        Mover(station, there, watch, "a request"), route_(there.route(0)), rail_(*route_.rail),
+        index_(offered.index), offered_{route_.from, route_.address, offered.spot},
+        depth_(static_cast<std::size_t>(depth)), flights_(depth_ + kPieces) {
     if (!rail_.reads()) throw std::runtime_error(station.provider + " cannot read the memory of peers");
     const std::lock_guard lock(station.mutex);
     for (std::size_t i = 0; i < flights_.size(); ++i) {
@@ -99,12 +99,12 @@ class RmaAccess final : public EngineAccess, private Mover {
       flight.operation.epoch = epoch;
       const Range rest{posted_, request.local.size() - posted_};
       const bool put = request.kind == Request::Kind::put;
-      Rider rider;
+      RmaPut::Rider rider;
       std::optional<std::uint64_t> number;
       if (request.counter != Request::kNone) {
         number = station_.manner.number(index_, request.counter);
       } else if (put && rest.bytes != 0 && !number_goes_behind(station_.manner, rest.bytes)) {
-        rider = Rider::of(station_, there_, offered_);
+        rider = RmaPut::Rider::of(station_, there_, offered_);
         if (rider.is_there()) number = rider.number(station_.manner);
       }
       flight.count = put || rest.bytes == 0 ? std::nullopt : std::exchange(number, std::nullopt);
@@ -179,7 +179,7 @@ class RmaAccess final : public EngineAccess, private Mover {
     if (failed) {
       const std::string why = failure_of(route_, why_not);
       suspect(why);
-      Rider::suspect(there_, operation, why);
+      RmaPut::Rider::suspect(there_, operation, why);
     }
     if (operation.piece) return;  // the access ends with its last piece, or is left out
     if (!failed && (!flight.count || lost())) return over(operation.epoch);

@@ -56,7 +56,7 @@ bool RmaPut::post_with_number(Lane& lane, const Message& message) {
 }
 
 /// In order alone: else the credit would complete before it has arrived.
-Rider Rider::of(const Station& station, Destination& there, const Remote& to, const RmaPut* but) {
+RmaPut::Rider RmaPut::Rider::of(const Station& station, Destination& there, const Remote& to, const RmaPut* but) {
   if (!station.manner.ordered || !station.manner.takes_two()) return {};
   constexpr std::size_t kLooks = 8;  // others wait for the next put
   auto& due = there.due;
@@ -74,18 +74,18 @@ Rider Rider::of(const Station& station, Destination& there, const Remote& to, co
   return {};
 }
 
-std::uint64_t Rider::number(const Manner& manner) const noexcept {
+std::uint64_t RmaPut::Rider::number(const Manner& manner) const noexcept {
   return manner.number(credit_->place_.index, epoch_);
 }
 
-void Rider::posted(Operation& with) const noexcept {
+void RmaPut::Rider::posted(Operation& with) const noexcept {
   with.rider = 0;
   if (!is_there()) return;
   credit_->posted_along(epoch_);
   with.rider = credit_->place_.index + 1;
 }
 
-void Rider::suspect(const Destination& there, const Operation& with, const std::string& why) {
+void RmaPut::Rider::suspect(const Destination& there, const Operation& with, const std::string& why) {
   for (RmaPut* const one : there.riders) {
     if (one->place_.index + 1 == with.rider) one->Mover::suspect(why);
   }

@@ -9,35 +9,35 @@
 
 namespace sluice::backends::ofi {
 
-/// A credit whose number travels with another write: it moves no bytes, and is for the same endpoint of the peer. With
-/// the station's mutex.
-class Rider {
- public:
-  /// There is none.
-  Rider() = default;
-  /// One that is due and may travel with a write `to` the peer, if there is one. `but`: not this one.
-  static Rider of(const Station& station, Destination& there, const Remote& to, const RmaPut* but = nullptr);
-
-  bool is_there() const noexcept { return epoch_ != 0; }
-  std::uint64_t number(const Manner& manner) const noexcept;
-  /// It has left with this operation.
-  void posted(Operation& with) const noexcept;
-  /// The operation has failed, and so has the credit that left with it.
-  static void suspect(const Destination& there, const Operation& with, const std::string& why);
-
- private:
-  Rider(RmaPut* credit, std::uint64_t epoch) : credit_(credit), epoch_(epoch) {}
-
-  RmaPut* credit_ = nullptr;
-  std::uint64_t epoch_ = 0;
-};
-
 /// The number of a write of so many bytes is a write of its own, behind it.
 bool number_goes_behind(const Manner& manner, std::size_t bytes) noexcept;
 
 /// by_number.cpp and by_word.cpp have the parts of a put that depend on its notice.
 class RmaPut final : public EnginePut, private Mover {
  public:
+  /// A credit whose number travels with another write: it moves no bytes, and is for the same endpoint of the peer.
+  /// With the station's mutex.
+  class Rider {
+   public:
+    /// There is none.
+    Rider() = default;
+    /// One that is due and may travel with a write `to` the peer, if there is one. `but`: not this one.
+    static Rider of(const Station& station, Destination& there, const Remote& to, const RmaPut* but = nullptr);
+
+    bool is_there() const noexcept { return epoch_ != 0; }
+    std::uint64_t number(const Manner& manner) const noexcept;
+    /// It has left with this operation.
+    void posted(Operation& with) const noexcept;
+    /// The operation has failed, and so has the credit that left with it.
+    static void suspect(const Destination& there, const Operation& with, const std::string& why);
+
+   private:
+    Rider(RmaPut* credit, std::uint64_t epoch) : credit_(credit), epoch_(epoch) {}
+
+    RmaPut* credit_ = nullptr;
+    std::uint64_t epoch_ = 0;
+  };
+
   RmaPut(Station& station, Destination& there, const Slots& source, device::Watch& watch, const Target& place);
   ~RmaPut() override;
 
@@ -53,7 +53,6 @@ class RmaPut final : public EnginePut, private Mover {
   std::string describe() const override;
 
  private:
-  friend class Rider;
   /// The part of an epoch, behind a header if the target is staged. `range`: a rail's share of that, or a piece of it.
   struct Message {
     std::uint64_t epoch = 0;

@@ -63,7 +63,8 @@ TEST(AgentMessages, of_counted_accesses_are_none_where_they_name_their_counter) 
     const auto put = [=](Target& target, const Slice& local) { target.put_notify({}, local.slice(0, bytes), 0, 0); };
     expect_posts({0, 1}, "a counted put", put, "numbered");
   }
-  expect_posts({0, 1}, "notify", [](Target& target, const Slice&) { target.notify({}, 0); }, "numbered");
+  expect_posts(
+      {0, 1}, "notify", [](Target& target, const Slice&) { target.notify({}, 0); }, "numbered");
   expect_posts(
       {0, 1}, "a long counted get", [](Target& target, const Slice& local) { target.get_notify({}, local, 0, 0); },
       "numbered");

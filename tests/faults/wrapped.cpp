@@ -458,7 +458,7 @@ class ApartTransport final : public PostedTransport {
   explicit ApartTransport(const Settings& settings) : PostedTransport(settings, Maps::nothing, false) {}
 };
 
-/// The same, but requests may name counters.
+/// Maps nothing either, but requests may name counters.
 class NumberedTransport final : public PostedTransport {
  public:
   explicit NumberedTransport(const Settings& settings) : PostedTransport(settings, Maps::nothing) {}

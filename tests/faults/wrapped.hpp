@@ -23,7 +23,7 @@ struct Posts {
 };
 Posts posts();
 
-/// Whether nothing that was posted in this process completes.
+/// Holds back all that is posted in this process, so that nothing completes; or lets it go on.
 void hold(bool held);
 
 /// From now on none of what is posted in this process can be reached from a GPU's stream: there is no memory for it.
