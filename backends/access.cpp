@@ -87,9 +87,9 @@ Bounds mapped_bounds(const device::Extent& offered) {
   return bounds;
 }
 
-Bounds unmapped_bounds(std::size_t bytes) {
+Bounds unmapped_bounds(std::size_t bytes, std::size_t counters) {
   constexpr const char* kNotMapped = "it is not mapped";
-  return {.offered = bytes, .no_atomics = kNotMapped, .no_gpus = kNotMapped};
+  return {.offered = bytes, .counters = counters, .no_atomics = kNotMapped, .no_gpus = kNotMapped};
 }
 
 void check_offered(const device::Extent& memory) {
@@ -238,13 +238,15 @@ void MappedAccess::carry_out(device::Lane lane, const Request& request) {
 
 void EngineAccess::left_out(std::uint64_t epoch) noexcept {
   if (requests_[epoch % requests_.size()].kind != Kind::none) fail_shut(watch_);
+  base::raise(sent, epoch, watch_.done_parking);
 }
 
 void EngineAccess::enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) {
   // Once the watch has failed, requests under way are still read, so they stay as they are. New ones are not posted.
   if (taken(request, bounds_, watch_)) requests_[epoch % requests_.size()] = request;
   // One that moves nothing completes in the next turn, as credits do.
-  if (bell_.entry() != nullptr) bell_.entry()->haste = request.local.empty() ? Haste::soon : Haste::now;
+  const bool moves = !request.local.empty() || request.counter != Request::kNone;
+  if (bell_.entry() != nullptr) bell_.entry()->haste = moves ? Haste::now : Haste::soon;
   bell_.ring(lane);
 }
 

@@ -41,7 +41,7 @@ struct Bounds {
 Bounds mapped_bounds(const device::Extent& offered);
 
 /// Bounds of `bytes` of a peer that are not mapped here.
-Bounds unmapped_bounds(std::size_t bytes);
+Bounds unmapped_bounds(std::size_t bytes, std::size_t counters = 0);
 
 /// An offer of memory that peers cannot reach: `offered`, and the reason as text behind it.
 template <class Offered>
@@ -189,6 +189,9 @@ class EngineAccess : public Access, public Posting {
       : Access(Fired::by_engine, text, bounds.counters != 0, this), Posting(watch, depth, 1),
         bounds_(std::move(bounds)), requests_(static_cast<std::size_t>(depth)) {}
 
+  /// Rises to the last epoch that was posted, or will not be. Its sleepers are those of `watch.done`.
+  base::Word sent;
+
   void enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) final;
   void reach_from(device::Driver&) final {}
   Held forget_peer() noexcept final { return {}; }
@@ -199,7 +202,11 @@ class EngineAccess : public Access, public Posting {
   /// Starts to carry the request out. False: busy, to be called again next turn. Ends with `over`, now or in `poll`.
   virtual bool post(std::uint64_t epoch, const Request& request) = 0;
   std::uint64_t rung() const noexcept final { return bell_.word.value.load(std::memory_order_acquire); }
-  bool post_share(std::size_t, std::uint64_t epoch) final { return post(epoch, requests_[epoch % requests_.size()]); }
+  bool post_share(std::size_t, std::uint64_t epoch) final {
+    if (!post(epoch, requests_[epoch % requests_.size()])) return false;
+    base::raise(sent, epoch, watch_.done_parking);
+    return true;
+  }
   void left_out(std::uint64_t epoch) noexcept final;
   bool at_rest(std::size_t) override { return true; }
 

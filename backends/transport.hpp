@@ -199,6 +199,9 @@ class Put {
   /// The memory of the peer will be unmapped, and is not touched from now on. Enqueued epochs move nothing. Returns the
   /// mappings, for the caller to destroy.
   virtual Held forget_peer() noexcept = 0;
+  /// Puts and accesses with the same `in_order`, not null, arrive at the peer in the order in which the engine posts
+  /// them. Null: they may arrive in any order.
+  virtual const void* in_order() const noexcept { return nullptr; }
   /// True once no armed put remains. One that nothing has fired can be disposed of once the peer has closed its key
   /// (`key_closed`), so that it writes nothing. Called again until then, and only when no epoch can follow.
   virtual bool disarmed(bool key_closed) = 0;
@@ -235,6 +238,7 @@ struct Offer {
   Key key;  ///< for the peer's `Link::access`
   std::string how;
   std::shared_ptr<const void> kept;  ///< outlives the peer's access
+  bool counted_in_turns = false;     ///< turns of our engine raise the counters
 };
 
 /// Memory that a peer offers, as we reach it.
@@ -252,10 +256,13 @@ class Access {
   /// Requests may name counters.
   const bool counts;
   const std::string how;
+  /// The order of puts, as in Put.
+  virtual const void* in_order() const noexcept { return nullptr; }
 
   /// In the lane's order: carries the request out, then raises `watch.done` to `epoch`. By then what was got, or the
-  /// old value, is in our memory, what was put is in the peer's, and its counter has risen. Moves nothing if the watch
-  /// is shut. Epochs come in order; those that have not completed may be carried out in any.
+  /// old value, is in our memory, what was put is in the peer's, and its counter has risen, or does in the next turn of
+  /// the peer's engine. Moves nothing if the watch is shut. Epochs come in order; those that have not completed may be
+  /// carried out in any.
   ///
   /// A refused request moves nothing and fails the watch: a request that reaches beyond the peer's memory or counters,
   /// or is not aligned, with `misuse`; an atomic where `how` says that there are none, or memory of a GPU where only

@@ -54,6 +54,8 @@ AgentClient::AgentClient(ChannelEnd& target, const Opening& of, std::string scop
 
 ReceiverCore& AgentClient::in() const noexcept { return core_of(line_.in); }
 
+const void* AgentClient::in_order() const noexcept { return ChannelAccess::end(line_.out)->puts_in_order(); }
+
 bool AgentClient::all_replied() const noexcept { return in().failed() || in().has_landed(sent_.load()); }
 
 /// False: the target has failed meanwhile.

@@ -85,6 +85,8 @@ class AgentClient {
   bool all_replied() const noexcept;
   /// No reply that is awaited has a value. On the lane.
   bool nothing_returns() const noexcept;
+  /// The order of the requests, as in backends::Put; null also if the line is not connected.
+  const void* in_order() const noexcept;
   /// All replies are taken. Any thread.
   bool idle() const noexcept { return sent_.load() == taken_.load(); }
   /// The receiver of the replies.

@@ -127,8 +127,10 @@ void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
   if (remote.final) peer_closed(*remote.final);
 }
 
+void ChannelEnd::find_helper() noexcept { helper_ = services_->engine.helper(); }
+
 void ChannelEnd::work_alone() {
-  helper_ = services_->engine.helper();
+  find_helper();
   begin_working();
 }
 

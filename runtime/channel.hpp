@@ -157,6 +157,8 @@ class ChannelEnd : public EndInfo,
   /// Like Watch::set_shut, for kernels too: a put that has not begun when this returns touches nothing of the peer.
   void shut_end() noexcept;
   /// Returns the mappings of the peer's memory, which the caller frees.
+  /// The order of the puts, as in backends::Put; null also if this end is not connected.
+  const void* puts_in_order() const noexcept { return connected() && put_ != nullptr ? put_->in_order() : nullptr; }
   backends::Held forget_peer() noexcept { return put_ == nullptr ? backends::Held() : put_->forget_peer(); }
   /// Closes the key of the target. Returns whether the peer must be notified.
   bool close_key() { return landing_ != nullptr && landing_->close(); }
@@ -370,6 +372,8 @@ class ChannelEnd : public EndInfo,
   virtual std::unique_ptr<backends::Put> prepare(backends::Link& link, RemoteEnd& remote);
   /// For an end without a peer: its verbs work from now on. With the registry's mutex.
   void work_alone();
+  /// For an end without a peer: turns of the engine may bring something from now on, or no more. Not while it waits.
+  void find_helper() noexcept;
   /// The end is closed: the engine posts nothing of it any more.
   virtual void stop_posting() noexcept;
   /// Closes ends that are parts of this one, first. False: not within the limit.
@@ -610,7 +614,7 @@ class ChannelEnd : public EndInfo,
   bool closed_ = false;
   bool unlimited_ = false;
   bool polled_ = false;               // by the engine
-  device::Helper* helper_ = nullptr;  // set before `connected`
+  device::Helper* helper_ = nullptr;  // of an end with a peer: set before `connected`
 
   std::unique_ptr<Checks> checks_;  // null without SLUICE_CHECK
   std::unique_ptr<GpuUse> gpu_owner_;

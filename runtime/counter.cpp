@@ -33,8 +33,15 @@ std::uint64_t CounterEnd::word_for(std::uint64_t count) const {
   throw error(Code::bad_argument, epoch() + 1, "a count of " + std::to_string(count) + " is never reached");
 }
 
-std::uint64_t CounterEnd::word_after(std::uint64_t count) const {
-  const std::uint64_t now = raised();
+/// The word, with what has arrived and is raised in a turn of the engine.
+std::uint64_t CounterEnd::raised_by_now() {
+  find_helper();
+  if (helper() != nullptr) helper()->look();
+  return raised();
+}
+
+std::uint64_t CounterEnd::word_after(std::uint64_t count) {
+  const std::uint64_t now = raised_by_now();
   check();
   if (count < base::kPoison - now) return now + count;
   throw error(Code::bad_argument, epoch() + 1, "a count of " + std::to_string(count) + " is never reached");
@@ -50,7 +57,8 @@ void CounterEnd::wait(Stream stream, std::uint64_t count) {
         auto& counter = static_cast<CounterEnd&>(*self);
         const backends::Signal& word = counter.word_;
         counter.fail_if_stopped(lane);
-        device::wait(lane, {word.word, at_least, word.parking, epoch, "wait for a counter"}, counter, counter.helper());
+        device::wait(lane, {word.word, at_least, word.parking, epoch, "wait for a counter"}, counter,
+                     counter.services().engine.helper());
         counter.report_failure(lane);
         counter.count_wait(lane);
       },
@@ -71,6 +79,7 @@ bool CounterEnd::wait_for(std::uint64_t count, Timeout timeout) {
   check_free();
   check();
   const std::uint64_t at_least = word_for(count);
+  find_helper();
   const auto ready = [&] { return raised() >= at_least || failed(); };
   base::Limit limit(timeout);
   const bool in_time = timeout <= Timeout::zero() ? look(ready) : await_in_host(*word_.parking, ready, limit, "waits");
@@ -81,7 +90,7 @@ bool CounterEnd::wait_for(std::uint64_t count, Timeout timeout) {
 std::uint64_t CounterEnd::count() {
   check_free();
   check();
-  const std::uint64_t value = raised();
+  const std::uint64_t value = raised_by_now();
   check();
   return value - base_.load(std::memory_order_relaxed);
 }

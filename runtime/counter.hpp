@@ -54,7 +54,7 @@ class CounterEnd final : public ChannelEnd {
   std::uint64_t take();
   // For a host that waits for several ends.
   /// The word once it has counted `count` more accesses. @throws Error{Code::bad_argument} if it never has
-  std::uint64_t word_after(std::uint64_t count) const;
+  std::uint64_t word_after(std::uint64_t count);
   std::uint64_t raised() const noexcept { return word_.word->value.load(std::memory_order_acquire); }
   base::Parking& parking() const noexcept { return *word_.parking; }
 
@@ -73,6 +73,7 @@ class CounterEnd final : public ChannelEnd {
   backends::AfterTurn poll() override { return backends::AfterTurn::nothing; }
 
   std::uint64_t word_for(std::uint64_t count) const;
+  std::uint64_t raised_by_now();
   std::uint64_t completed() const noexcept { return done.value.load(std::memory_order_acquire) + refused_; }
   void count_wait(device::Lane lane);
 

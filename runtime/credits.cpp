@@ -17,13 +17,32 @@ bool may_wait(const ByBell& credit) noexcept {
 
 }  // namespace
 
+bool PuttingOff::may() noexcept {
+  const int left = at_once_.load(std::memory_order_relaxed);
+  if (left > 0) at_once_.store(left - 1, std::memory_order_relaxed);
+  return left <= 0;
+}
+
+void PuttingOff::left(Clock::duration late) noexcept {
+  constexpr auto kSoon = std::chrono::microseconds(50);
+  constexpr auto kMessage = std::chrono::microseconds(2);  // what one costs, about
+  constexpr int kMostSaved = 500;                          // as much as the latest turn costs: 1 ms
+  constexpr int kCreditsPerMessage = 16;
+  if (late <= kSoon) {
+    saved_ = std::min(saved_ + 1, kMostSaved);
+    return;
+  }
+  saved_ -= static_cast<int>(std::min<Clock::rep>(late / kMessage, kMostSaved));
+  if (saved_ >= 0) return;
+  at_once_.store(-saved_ * kCreditsPerMessage, std::memory_order_relaxed);
+  saved_ = 0;
+}
+
 bool Credits::put_off() noexcept {
   if (put_off_.load(std::memory_order_relaxed) == 0)
     put_off_at_.store(Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
   put_off_.fetch_add(1);
-  const int left = not_put_off_.load(std::memory_order_relaxed);
-  if (left > 0) not_put_off_.store(left - 1, std::memory_order_relaxed);
-  return left <= 0;
+  return putting_off_.may();
 }
 
 void Credits::begin_turn() noexcept { turn_began_ = any_wait() ? Clock::now().time_since_epoch().count() : 0; }
@@ -52,21 +71,8 @@ backends::AfterTurn Credits::post(bool may_hold, bool were_put_off) {
   held_since_.store(holds ? oldest : 0, std::memory_order_relaxed);
   // Also if a put took the credit along.
   if (were_put_off && (posts || !holds))
-    learn(Clock::duration(turn_began_ - put_off_at_.load(std::memory_order_relaxed)));
+    putting_off_.left(Clock::duration(turn_began_ - put_off_at_.load(std::memory_order_relaxed)));
   return left;
-}
-
-void Credits::learn(Clock::duration late) noexcept {
-  constexpr auto kSoon = std::chrono::microseconds(50);
-  constexpr int kMostPenalty = 1 << 16;
-  if (late > kSoon) {
-    not_put_off_.store(penalty_, std::memory_order_relaxed);
-    penalty_ = std::min(2 * penalty_, kMostPenalty);
-    in_time_ = 0;
-  } else if (not_put_off_.load(std::memory_order_relaxed) == 0 && ++in_time_ >= kLeastPenalty) {
-    penalty_ = kLeastPenalty;
-    in_time_ = 0;
-  }
 }
 
 }  // namespace sluice::runtime

@@ -19,8 +19,22 @@ struct ByBell {
   const base::Word* landed = nullptr;    ///< of a credit: the last epoch that has arrived and will need one; else null
 };
 
+/// Weighs what late turns have cost against the messages that putting credits off has saved. A late turn after many in
+/// time changes nothing; a program whose turns are all late pays for one try in thousands of credits.
+class PuttingOff {
+ public:
+  /// Returns whether one more credit may be put off. Any thread.
+  bool may() noexcept;
+  /// A credit that was put off has left so late. For the thread that has the engine's turn.
+  void left(base::Clock::duration late) noexcept;
+
+ private:
+  std::atomic<int> at_once_{0};  // credits that are still to leave at once
+  int saved_ = 0;                // messages, less those whose time late turns have taken
+};
+
 /// A credit that leaves before the next put of its rank delays that put and costs a message. So the credit is put off
-/// to the next turn, which posts puts first; after turns that ran late, credits are not put off for a while. While
+/// to the next turn, which posts puts first, unless too many turns run late (PuttingOff). While
 /// fewer than half of the slots hold epochs that arrived and were not credited, a credit is held a little longer: the
 /// next credit may cover it.
 class Credits {
@@ -47,8 +61,6 @@ class Credits {
  private:
   using Ticks = base::Clock::rep;
 
-  void learn(base::Clock::duration late) noexcept;
-
   std::vector<ByBell*> due_;
   // Credits rung for since the last turn. Both sides count by read-modify-writes: either the turn of an engine that is
   // about to sleep sees the bell, or the thread that rang sees that the engine is about to sleep.
@@ -56,11 +68,8 @@ class Credits {
   std::atomic<Ticks> put_off_at_{0};  // the first of them
   std::atomic<Ticks> held_since_{0};  // 0: none is held
 
-  static constexpr int kLeastPenalty = 16;
-  std::atomic<int> not_put_off_{0};  // credits that are still to leave at once
-  int penalty_ = kLeastPenalty;      // how many after the next that is late
-  int in_time_ = 0;                  // in a row
-  Ticks turn_began_ = 0;             // 0: nothing waited then
+  PuttingOff putting_off_;
+  Ticks turn_began_ = 0;  // 0: nothing waited then
 };
 
 }  // namespace sluice::runtime

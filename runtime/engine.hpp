@@ -78,6 +78,9 @@ class Engine final : public backends::Listener, public device::Helper {
   void forget(backends::RungPut& put) { forget(put.bell(), &put, &put); }
   void watch(Pollable& end);
   void forget(Pollable& end);
+  /// Until `expect_no_more`, turns may bring something that peers have posted, though nothing here is watched.
+  void expect() noexcept { watched_.fetch_add(1); }
+  void expect_no_more() noexcept { watched_.fetch_sub(1); }
   /// Answers are given from now on, until `forget` has returned. Without locks of the runtime.
   void watch(Responder& responder);
   void forget(Responder& responder);

@@ -66,6 +66,8 @@ void NoticeSender::check() const {
   as_target([](const SenderCore& core) { core.check(); });
 }
 
+const void* NoticeSender::in_order() const noexcept { return ChannelAccess::end(out_)->puts_in_order(); }
+
 ChannelEnd& NoticeEnd::admit(const Opening& of, const ChannelKey& key) {
   const std::lock_guard lock(mutex_);
   fresh_.reserve(fresh_.size() + 1);  // first: once made, the end must not be destroyed here

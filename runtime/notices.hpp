@@ -43,6 +43,8 @@ class NoticeSender {
   void use_on(Stream stream);
   /// @throws Error if the line has failed
   void check() const;
+  /// The order of the notices, as in backends::Put; null also if the line is not connected.
+  const void* in_order() const noexcept;
 
  private:
   /// Calls `work(core)`, with the errors of the target.

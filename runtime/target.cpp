@@ -544,7 +544,7 @@ void TargetCore::fire(device::Lane lane, std::uint64_t epoch, backends::Request 
 
 /// The bytes are there, or here, before the owner sees the notice.
 void TargetCore::give_notice(device::Lane lane, std::uint64_t epoch, const backends::Request& request, Tag tag) {
-  await_accesses(lane, epoch);
+  await_turn(lane, epoch, request.kind, notices_ == nullptr ? nullptr : notices_->in_order());
   if (failed()) return;
   if (lane.gpu != nullptr) ++notices_enqueued_;
   with_agent([&] {
@@ -563,7 +563,10 @@ void TargetCore::refuse_counter(const backends::Request& request) noexcept {
 
 bool TargetCore::needs_agent(const backends::Request& request) const noexcept {
   if (request.atomic()) return facts_.by_agent;
-  return request.counter != kNone && !accesses_->access().counts;
+  if (request.counter == kNone) return false;
+  // The reply of the agent brings the bytes, and it has counted: a round trip less.
+  const bool short_get = request.kind == Kind::get && request.local.size() <= AgentLine::kReply;
+  return !accesses_->access().counts || (facts_.by_agent && short_get);
 }
 
 /// The agent raises the counter after what it has put or changed itself. Else that must have completed before.
@@ -573,8 +576,9 @@ void TargetCore::fire_by_agent(device::Lane lane, std::uint64_t epoch, backends:
   if (request.gpus != nullptr || facts_.of_gpu || (request.kind == Kind::put && bytes > AgentLine::kMost) ||
       (request.kind == Kind::get && bytes > AgentLine::kReply)) {
     const std::uint32_t counter = std::exchange(request.counter, kNone);
-    accesses_->access().enqueue(lane, epoch, std::exchange(request, access));
-    await_accesses(lane, epoch);
+    accesses_->access().enqueue(lane, epoch, request);
+    await_turn(lane, epoch, request.kind, client_ == nullptr ? nullptr : client_->in_order());
+    request = access;
     request.counter = counter;
     if (!failed()) with_agent([&] { send(lane, epoch, request); });
     return;
@@ -588,6 +592,15 @@ void TargetCore::fire_by_agent(device::Lane lane, std::uint64_t epoch, backends:
 void TargetCore::await_accesses(device::Lane lane, std::uint64_t epoch) {
   if (lane.gpu != nullptr) return;
   device::wait(lane, {&done, epoch, &done_parking, epoch, "wait for accesses"}, *this, helper());
+}
+
+/// Waits until a put that arrives in this order (see backends::Put) may follow access `epoch`, which it must not pass:
+/// once a put is posted that arrives in the same order, else once the access has completed.
+void TargetCore::await_turn(device::Lane lane, std::uint64_t epoch, Kind kind, const void* order) {
+  const bool in_order = order != nullptr && kind == Kind::put && accesses_->access().in_order() == order;
+  if (!in_order) return await_accesses(lane, epoch);
+  const base::Word& sent = accesses_->posted->sent;
+  device::wait(lane, {&sent, epoch, &done_parking, epoch, "wait to post an access"}, *this, helper());
 }
 
 template <class Work>

@@ -177,6 +177,7 @@ class TargetCore final : public ChannelEnd {
   void with_agent(Work work) noexcept;
   void send(device::Lane lane, std::uint64_t epoch, const backends::Request& request);
   void await_accesses(device::Lane lane, std::uint64_t epoch);
+  void await_turn(device::Lane lane, std::uint64_t epoch, Kind kind, const void* order);
   void check_atomics(Stream stream) const {
     if (connected() && facts_.of_gpu) [[unlikely]]
       check_atomics_by_kernels(stream);

@@ -31,10 +31,19 @@ std::string as_bytes(std::uint64_t number) {
 /// Memory that a peer's key opens.
 class OfferLanding final : public backends::Landing {
  public:
-  OfferLanding(std::string how, std::shared_ptr<const void> kept) : Landing(std::move(how)), kept_(std::move(kept)) {}
+  OfferLanding(Engine& engine, const backends::Offer& offer)
+      : Landing(offer.how), kept_(offer.kept), awaited_by_(offer.counted_in_turns ? &engine : nullptr) {
+    if (awaited_by_ != nullptr) awaited_by_->expect();
+  }
+  ~OfferLanding() override {
+    if (awaited_by_ != nullptr) awaited_by_->expect_no_more();
+  }
+  OfferLanding(const OfferLanding&) = delete;
+  OfferLanding& operator=(const OfferLanding&) = delete;
 
  private:
   std::shared_ptr<const void> kept_;
+  Engine* const awaited_by_;  // whose turns raise the counters; null: others do
 };
 
 }  // namespace
@@ -69,8 +78,8 @@ std::string why_no_window(const Slice& memory) {
 }
 
 backends::Key WindowEnd::open_landing(backends::Link& link, std::vector<backends::Signal>) {
-  backends::Offer offer = link.offer(extent_of(opening.memory), counters_);
-  landing_ = std::make_unique<OfferLanding>(offer.how, std::move(offer.kept));
+  backends::Offer offer = link.offer(extent_of(opening.memory), counters_.extent());
+  landing_ = std::make_unique<OfferLanding>(services().engine, offer);
   return std::move(offer.key);
 }
 
@@ -178,8 +187,7 @@ Opening WindowCore::opening_alone(std::uint32_t number, Role role) const {
 }
 
 ChannelEnd& WindowCore::admit(const ChannelKey& key, const std::shared_ptr<const Piece>& piece) {
-  auto end =
-      base::make_here<WindowEnd>(services_, opening_for(key, piece.get()), counter_words_.extent(), turns(), piece);
+  auto end = base::make_here<WindowEnd>(services_, opening_for(key, piece.get()), counter_words_, turns(), piece);
   WindowEnd& made = *end;
   ends[made.id] = std::move(end);
   return made;

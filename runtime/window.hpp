@@ -37,11 +37,11 @@ struct Piece {
 /// verbs. It closes by itself when the peer closes its target, or dies.
 class WindowEnd final : public ChannelEnd {
  public:
-  /// `counters`: memory of their words, which the peer raises. `turns`: the lock of the window; null: it has none.
-  /// `piece`: null: of the window itself.
-  WindowEnd(std::shared_ptr<const Services> services, Opening what, const device::Extent& counters, base::Word* turns,
+  /// `counters`: their words, which the peer raises. `turns`: the lock of the window; null: it has none. `piece`: null:
+  /// of the window itself.
+  WindowEnd(std::shared_ptr<const Services> services, Opening what, CounterWords counters, base::Word* turns,
             std::shared_ptr<const Piece> of_piece)
-      : ChannelEnd(std::move(services), std::move(what)), piece(std::move(of_piece)), counters_(counters),
+      : ChannelEnd(std::move(services), std::move(what)), piece(std::move(of_piece)), counters_(std::move(counters)),
         turns_(turns) {}
 
   const std::shared_ptr<const Piece> piece;
@@ -66,7 +66,7 @@ class WindowEnd final : public ChannelEnd {
   std::unique_ptr<backends::Put> prepare(backends::Link&, RemoteEnd&) override { return nullptr; }
   backends::AfterTurn poll() override { return backends::AfterTurn::nothing; }
 
-  const device::Extent counters_;
+  const CounterWords counters_;
   base::Word* const turns_;
 };
 

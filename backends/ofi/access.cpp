@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/ofi/access.hpp"
 
+#include "backends/ofi/rma.hpp"
+
 #include <algorithm>
 #include <stdexcept>
 
@@ -12,14 +14,51 @@ namespace {
 struct Offered {
   Spot spot;
   std::uint64_t bytes = 0;
+  std::uint64_t counters = 0;  ///< how many can be named by the number of a put
+  std::uint64_t index = 0;     ///< of the counters, for that number
+};
+
+/// Registration and index of offered memory, given back once the peer's access has ended.
+class Kept {
+ public:
+  Kept(Station& station, std::shared_ptr<const bool> lost) : station_(station), lost_(std::move(lost)) {}
+  Kept(const Kept&) = delete;
+  Kept& operator=(const Kept&) = delete;
+  ~Kept() {
+    const std::lock_guard lock(station_.mutex);
+    memory_.reset();
+    if (counting_) station_.arrivals.remove(*counting_, !*lost_);
+  }
+
+  // With the station's mutex.
+  const Registration& register_memory(const device::Extent& memory) {
+    memory_ = station_.rails.front()->registered(memory);
+    return *memory_;
+  }
+  /// Lets puts count, if a number can name each of the counters. Returns whether it can.
+  bool count(Counters counters, Offered& offered) {
+    if (counters.empty()) return false;
+    offered.index = station_.arrivals.add(counters);
+    counting_ = offered.index;
+    if (!station_.manner.names_counters(offered.index, counters.size())) return false;
+    offered.counters = counters.size();
+    return true;
+  }
+
+ private:
+  Station& station_;
+  const std::shared_ptr<const bool> lost_;
+  std::shared_ptr<Registration> memory_;
+  std::optional<std::uint64_t> counting_;
 };
 
 class RmaAccess final : public EngineAccess, private Mover {
  public:
   RmaAccess(Station& station, Destination& there, int depth, device::Watch& watch, const Offered& offered)
-      : EngineAccess(unmapped_bounds(offered.bytes), depth, watch, station.provider + ": posted by the engine"),
-        Mover(station, there, watch, "a request"), route_(there.route(0)),
-        rail_(*route_.rail), offered_{route_.from, route_.address, offered.spot},
+      : EngineAccess(unmapped_bounds(offered.bytes, offered.counters), depth, watch,
+                     station.provider + ": posted by the engine" + (offered.counters == 0 ? "" : kCounting)),
+        Mover(station, there, watch, "a request"), route_(there.route(0)), rail_(*route_.rail),
+        index_(offered.index), offered_{route_.from, route_.address, offered.spot},
         depth_(static_cast<std::size_t>(depth)), flights_(depth_ + kPieces) {
     if (!rail_.reads()) throw std::runtime_error(station.provider + " cannot read the memory of peers");
     const std::lock_guard lock(station.mutex);
@@ -46,7 +85,11 @@ class RmaAccess final : public EngineAccess, private Mover {
     flights_.clear();
   }
 
+  const void* in_order() const noexcept override { return station_.manner.ordered ? &route_ : nullptr; }
+
  private:
+  static constexpr const char* kCounting = ", counted by a number";
+
   bool post(std::uint64_t epoch, const Request& request) override {
     const std::lock_guard lock(station_.mutex);
     if (suspicious() || lost()) return false;  // the rest waits for the verdict too
@@ -54,8 +97,20 @@ class RmaAccess final : public EngineAccess, private Mover {
       if (!post_pieces(request)) return false;
       Flight& flight = flights_[epoch % depth_];
       flight.operation.epoch = epoch;
-      const Posted posted = start(flight, request, {posted_, request.local.size() - posted_});
+      const Range rest{posted_, request.local.size() - posted_};
+      const bool put = request.kind == Request::Kind::put;
+      RmaPut::Rider rider;
+      std::optional<std::uint64_t> number;
+      if (request.counter != Request::kNone) {
+        number = station_.manner.number(index_, request.counter);
+      } else if (put && rest.bytes != 0 && !number_goes_behind(station_.manner, rest.bytes)) {
+        rider = RmaPut::Rider::of(station_, there_, offered_);
+        if (rider.is_there()) number = rider.number(station_.manner);
+      }
+      flight.count = put || rest.bytes == 0 ? std::nullopt : std::exchange(number, std::nullopt);
+      const Posted posted = start(flight, request, rest, number);
       if (posted == Posted::busy) return false;
+      rider.posted(flight.operation);
       posted_ = 0;
       if (posted == Posted::over) over(epoch);
       return true;
@@ -75,9 +130,10 @@ class RmaAccess final : public EngineAccess, private Mover {
     return posted_ == 0 || no_piece_is_posted();
   }
 
-  /// `part`: of the bytes of the request.
-  Posted start(Flight& flight, const Request& request, Range part) {
-    if (part.bytes == 0) return Posted::over;
+  /// `part`: of the bytes of the request. `number`: of the counter that the write raises.
+  Posted start(Flight& flight, const Request& request, Range part, std::optional<std::uint64_t> number = {}) {
+    if (part.bytes == 0 && !number) return Posted::over;
+    if (part.bytes == 0) return write_number(flight, *number);
     std::byte* const here = request.local.data() + part.offset;
     flight.local = registration_of(request.local);
     flight.bytes = part.bytes;
@@ -87,9 +143,25 @@ class RmaAccess final : public EngineAccess, private Mover {
     const Posted posted =
         request.kind == Request::Kind::get
             ? rail_.read(here, part.bytes, desc, there, flight.operation)
-            : rail_.write({here, part.bytes, desc, flight.local->of_gpu}, there, {}, true, flight.operation);
+            : rail_.write({here, part.bytes, desc, flight.local->of_gpu}, there, number, true, flight.operation);
     if (posted != Posted::under_way) flight.local.reset();
     return posted;
+  }
+
+  Posted write_number(Flight& flight, std::uint64_t number) {
+    return rail_.flush({route_.from, route_.address, route_.flushes}, flight.operation, number);
+  }
+
+  /// Counts the gets that have completed.
+  void post_counts() {
+    if (suspicious() || lost()) return;  // the rest waits for the verdict too
+    std::erase_if(due_, [this](Flight* flight) {
+      return attempt(count_refused_, route_, [&] {
+        if (write_number(*flight, *flight->count) == Posted::busy) return false;
+        flight->count.reset();
+        return true;
+      });
+    });
   }
 
   /// A registration ends with its region, so the last one is not used for memory that the program has freed.
@@ -101,12 +173,22 @@ class RmaAccess final : public EngineAccess, private Mover {
   }
 
   void ended(Operation& operation, const std::string& why_not) override {
-    flights_[operation.lane].local.reset();
+    Flight& flight = flights_[operation.lane];
+    flight.local.reset();
     const bool failed = !why_not.empty() && !lost();
-    if (failed) suspect(failure_of(route_, why_not));
+    if (failed) {
+      const std::string why = failure_of(route_, why_not);
+      suspect(why);
+      RmaPut::Rider::suspect(there_, operation, why);
+    }
     if (operation.piece) return;  // the access ends with its last piece, or is left out
-    if (!failed) return over(operation.epoch);
-    lost_.push_back(operation.epoch);
+    if (!failed && (!flight.count || lost())) return over(operation.epoch);
+    if (failed) {
+      lost_.push_back(operation.epoch);
+    } else {
+      due_.push_back(&flight);
+      post_counts();
+    }
     station_.attend_to(*this);
   }
 
@@ -116,11 +198,14 @@ class RmaAccess final : public EngineAccess, private Mover {
       gave_up_ = true;
     }
     if (!watch_.failed()) {
+      post_counts();
       judge();
-      return true;
+      return !rests();
     }
     for (const std::uint64_t epoch : lost_) over(epoch);
     lost_.clear();
+    for (const Flight* flight : due_) over(flight->operation.epoch);
+    due_.clear();
     return false;
   }
 
@@ -130,7 +215,10 @@ class RmaAccess final : public EngineAccess, private Mover {
     return no_piece_is_posted();
   }
 
-  bool rests() const override { return watch_.failed() && (!lost() || gave_up_); }
+  bool rests() const override {
+    if (!watch_.failed()) return !suspicious() && !lost() && due_.empty();
+    return !lost() || gave_up_;
+  }
 
   /// Nothing waits for the operations under way any more: `each(epoch)`.
   template <class Each>
@@ -164,6 +252,7 @@ class RmaAccess final : public EngineAccess, private Mover {
 
   const Route& route_;
   Rail& rail_;  // stays when the route is lost
+  const std::uint64_t index_;
   Remote offered_;
   static constexpr std::size_t kPieces = 4;
   const std::size_t depth_;
@@ -171,20 +260,23 @@ class RmaAccess final : public EngineAccess, private Mover {
   std::size_t posted_ = 0;       // bytes of that access that are posted
   std::weak_ptr<Registration> last_;
   std::vector<std::uint64_t> lost_;  // epochs that have failed, and wait for the verdict
+  std::vector<Flight*> due_;         // gets that have completed, and are to be counted
   Refusals refused_;
+  Refusals count_refused_;
   bool gave_up_ = false;  // nothing is under way any more, since the peer was lost
 };
 
 }  // namespace
 
-Offer offer_memory(Station& station, const device::Extent& memory) {
+Offer offer_memory(Station& station, const Destination& there, const device::Extent& memory,
+                   const device::Extent& counters) {
   check_offered(memory);
-  auto pin = new_pin(station);
+  auto kept = std::make_shared<Kept>(station, there.lost);
   const std::lock_guard lock(station.mutex);
   try {
-    const auto& registered = pin->emplace_back(station.rails.front()->registered(memory));
-    const Offered offered{registered->spot(memory.data), memory.bytes};
-    return {{bytes_of(offered), {}, {}}, station.provider + ": offered in place", std::move(pin)};
+    Offered offered{kept->register_memory(memory).spot(memory.data), memory.bytes};
+    const bool counts = kept->count(counters_at(counters.data, counters.bytes), offered);
+    return {{bytes_of(offered), {}, {}}, station.provider + ": offered in place", std::move(kept), counts};
   } catch (const std::runtime_error& reason) {
     if (memory.driver == nullptr) throw;
     return unreachable(Offered{}, station.provider + ": " + reason.what());

@@ -7,7 +7,9 @@
 
 namespace sluice::backends::ofi {
 
-Offer offer_memory(Station& station, const device::Extent& memory);
+/// Lets the peer at `there` reach `memory`, and raise `counters`.
+Offer offer_memory(Station& station, const Destination& there, const device::Extent& memory,
+                   const device::Extent& counters);
 
 /// `key`: of the peer's offer. @throws std::runtime_error if the provider cannot read.
 std::unique_ptr<Access> open_access(Station& station, Destination& there, int depth, device::Watch& watch,

@@ -24,35 +24,29 @@ std::uint64_t epoch_of(std::uint64_t number, const Manner& manner, std::uint64_t
 
 /// The number of a large put is a write of its own, behind the data: over `tcp`, one write that brings both was slower
 /// (docs/results/networks.md).
-bool RmaPut::number_goes_behind(std::size_t bytes) const noexcept {
+bool number_goes_behind(const Manner& manner, std::size_t bytes) noexcept {
   constexpr std::size_t kNumberBehind = 1024 * 1024;
-  return station_.manner.ordered && bytes >= kNumberBehind;
+  return manner.ordered && bytes >= kNumberBehind;
 }
 
 bool RmaPut::post_with_number(Lane& lane, const Message& message) {
   const Manner& manner = station_.manner;
   if (manner.epoch_bits == 0 && !manner.ordered && lane.of(message.epoch - 1).posted)
     return false;  // the number does not name the epoch
-  const bool behind = number_goes_behind(message.range.bytes);
+  const bool behind = number_goes_behind(manner, message.range.bytes);
   if (behind) {
     if (lane.word_write->posted) return false;  // the last number is on its way
     if (!post_ahead(lane, message)) return false;
   }
   Operation& operation = behind ? *lane.word_write : lane.of(message.epoch);
   const Message signal = behind ? Message{message.epoch, message.part, {}} : message;
-  RmaPut* const with = rider(lane);
-  const std::uint64_t epoch_with = with == nullptr ? 0 : with->next_along();  // 0 if that end has failed meanwhile
+  Rider rider;
+  if (kHalf.has_room(place_.index, place_.depth)) rider = Rider::of(station_, there_, lane.word, this);
   std::uint64_t number = manner.number(place_.index, message.epoch);
-  if (epoch_with != 0) {
-    const std::uint64_t credit = kHalf.number(with->place_.index, epoch_with);
-    number = two_in_one(kHalf.number(place_.index, message.epoch), credit);
-  }
+  if (rider.is_there()) number = two_in_one(kHalf.number(place_.index, message.epoch), rider.number(kHalf));
   const Posted posted = write(lane, signal, number, !manner.ordered, operation);
   if (posted == Posted::busy) return false;
-  if (epoch_with != 0) {
-    with->posted_along(epoch_with);
-    operation.rider = with->place_.index + 1;
-  }
+  rider.posted(operation);
   if (behind) {
     followed(lane, message.epoch);
   } else if (posted == Posted::over) {
@@ -61,13 +55,11 @@ bool RmaPut::post_with_number(Lane& lane, const Message& message) {
   return true;
 }
 
-/// A credit whose number may travel with one that goes this way: it moves no bytes, and is for the same endpoint of the
-/// peer. In order alone: else the credit would complete before it has arrived. Null: no credit is due.
-RmaPut* RmaPut::rider(const Lane& lane) const {
-  const Manner& manner = station_.manner;
-  if (!manner.ordered || !manner.takes_two() || !kHalf.has_room(place_.index, place_.depth)) return nullptr;
+/// In order alone: else the credit would complete before it has arrived.
+RmaPut::Rider RmaPut::Rider::of(const Station& station, Destination& there, const Remote& to, const RmaPut* but) {
+  if (!station.manner.ordered || !station.manner.takes_two()) return {};
   constexpr std::size_t kLooks = 8;  // others wait for the next put
-  auto& due = there_.due;
+  auto& due = there.due;
   for (std::size_t left = std::min(due.size(), kLooks); left > 0 && !due.empty();) {
     RmaPut* const one = due.front();
     one->due_ = one->is_due();
@@ -76,10 +68,27 @@ RmaPut* RmaPut::rider(const Lane& lane) const {
       continue;
     }
     due.splice(due.end(), due, due.begin());
-    if (one != this && one->may_ride(lane)) return one;
+    if (one != but && one->may_ride(to)) return {one, one->next_along()};  // 0 if that end has failed meanwhile
     --left;
   }
-  return nullptr;
+  return {};
+}
+
+std::uint64_t RmaPut::Rider::number(const Manner& manner) const noexcept {
+  return manner.number(credit_->place_.index, epoch_);
+}
+
+void RmaPut::Rider::posted(Operation& with) const noexcept {
+  with.rider = 0;
+  if (!is_there()) return;
+  credit_->posted_along(epoch_);
+  with.rider = credit_->place_.index + 1;
+}
+
+void RmaPut::Rider::suspect(const Destination& there, const Operation& with, const std::string& why) {
+  for (RmaPut* const one : there.riders) {
+    if (one->place_.index + 1 == with.rider) one->Mover::suspect(why);
+  }
 }
 
 /// A put looks only at credits that were rung for, however many channels lead to this peer.
@@ -94,9 +103,9 @@ void RmaPut::heard() noexcept {
 /// A later ring by a GPU's stream or kernel wakes no thread, so a put that awaits one counts as due.
 bool RmaPut::is_due() const noexcept { return (pending() != 0 || awaited()) && !Posting::watch_.shut(); }
 
-bool RmaPut::may_ride(const Lane& lane) const {
+bool RmaPut::may_ride(const Remote& to) const {
   const Remote& mine = lanes_.front().word;
-  return mine.from == lane.word.from && mine.peer == lane.word.peer && !suspicious() && !lost() && next_along() != 0;
+  return mine.from == to.from && mine.peer == to.peer && !suspicious() && !lost() && next_along() != 0;
 }
 
 /// Without bytes, a later epoch says that all before it have arrived.
@@ -106,16 +115,27 @@ bool RmaPut::cumulative() const noexcept {
 
 // ---- the receiver
 
-std::uint64_t Arrivals::add(std::span<const Signal> signals, const Slots& target, const Endpoints& endpoints) {
-  std::uint64_t index = landings_.size();
+std::uint64_t Arrivals::free_index() {
   if (free_.empty()) {
     landings_.emplace_back();
     if (free_.capacity() < landings_.size()) free_.reserve(2 * landings_.size());  // `remove` allocates nothing
-  } else {
-    std::ranges::pop_heap(free_, std::ranges::greater());
-    index = free_.back();
-    free_.pop_back();
+    return landings_.size() - 1;
   }
+  std::ranges::pop_heap(free_, std::ranges::greater());
+  const std::uint64_t index = free_.back();
+  free_.pop_back();
+  return index;
+}
+
+std::uint64_t Arrivals::add(Counters counters) {
+  const std::uint64_t index = free_index();
+  landings_[index] = std::make_unique<Landing>();
+  landings_[index]->counters = counters;
+  return index;
+}
+
+std::uint64_t Arrivals::add(std::span<const Signal> signals, const Slots& target, const Endpoints& endpoints) {
+  const std::uint64_t index = free_index();
   auto& landing = landings_[index] = std::make_unique<Landing>();
   landing->moves_bytes = target.slot_bytes != 0;
   for (const Signal& signal : signals) {
@@ -126,8 +146,9 @@ std::uint64_t Arrivals::add(std::span<const Signal> signals, const Slots& target
   return index;
 }
 
-void Arrivals::remove(std::uint64_t index) noexcept {
+void Arrivals::remove(std::uint64_t index, bool is_last) noexcept {
   landings_[index].reset();
+  if (!is_last) return;
   free_.push_back(index);
   std::ranges::push_heap(free_, std::ranges::greater());
 }
@@ -142,6 +163,8 @@ void Arrivals::landed(std::uint64_t number, const Manner& manner, std::size_t en
   const std::uint64_t index = number & bits(manner.index_bits);
   if (index >= landings_.size() || landings_[index] == nullptr) return;  // closed meanwhile: its peer has failed
   Landing& landing = *landings_[index];
+  if (const std::uint64_t counter = number >> manner.index_bits; counter < landing.counters.size())
+    return base::add_one(landing.counters[counter].word, landing.counters[counter].parking);
   const auto lane = std::ranges::find(landing.lanes, endpoint, &Lane::endpoint);
   if (lane != landing.lanes.end()) land(*lane, epoch_of(number, manner, lane->seen), landing.moves_bytes);
 }

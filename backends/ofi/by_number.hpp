@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
+#include "backends/access.hpp"
 #include "backends/ofi/manner.hpp"
-#include "backends/put.hpp"
 
 namespace sluice::backends::ofi {
 
@@ -24,14 +24,17 @@ struct Endpoints {
   }
 };
 
-/// The landings of a rank, by the index that travels with a put. Not thread-safe.
+/// The landings of a rank, and the counters of its offers, by the index that travels with a put. Not thread-safe.
 class Arrivals {
  public:
   explicit Arrivals(const Manner& manner) : manner_(manner) {}
 
   /// Returns its index. `signals`: one a rail, no more than there are endpoints.
   std::uint64_t add(std::span<const Signal> signals, const Slots& target, const Endpoints& endpoints);
-  void remove(std::uint64_t index) noexcept;
+  /// Returns the index of the counters, each of which rises by 1 with each put that names it.
+  std::uint64_t add(Counters counters);
+  /// `is_last`: no number of it can arrive any more, so that others may get the index.
+  void remove(std::uint64_t index, bool is_last = true) noexcept;
 
   /// A put of `number` has landed, at one of our endpoints.
   void landed(std::uint64_t number, std::size_t endpoint) noexcept;
@@ -47,7 +50,10 @@ class Arrivals {
   struct Landing {
     std::vector<Lane> lanes;
     bool moves_bytes = false;
+    Counters counters;  // instead of lanes
   };
+
+  std::uint64_t free_index();
 
   /// `number` is as `manner` says.
   void landed(std::uint64_t number, const Manner& manner, std::size_t endpoint) noexcept;

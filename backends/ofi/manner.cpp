@@ -12,6 +12,10 @@ bool Manner::has_room(std::uint64_t index, int depth) const noexcept {
   return epoch_bits == 0 || epoch_bits > 31 || depth < 1 << (epoch_bits - 1);
 }
 
+bool Manner::names_counters(std::uint64_t index, std::size_t counters) const noexcept {
+  return notice == Notice::number && index >> index_bits == 0 && counters <= std::size_t{1} << epoch_bits;
+}
+
 namespace {
 
 int data_level(const fi_info& info) noexcept {

@@ -36,6 +36,9 @@ struct Manner {
   }
   /// True if the number has enough bits for a landing of this index and depth.
   bool has_room(std::uint64_t index, int depth) const noexcept;
+  /// True if the number has enough bits to name one of `counters` counters of the offer with this index, in place of an
+  /// epoch.
+  bool names_counters(std::uint64_t index, std::size_t counters) const noexcept;
   /// A number has room for two of `kHalf`: for a credit that goes with a put.
   bool takes_two() const noexcept { return index_bits + epoch_bits == 63; }
 };

@@ -317,6 +317,7 @@ class ProbedPaths final : public Paths, private Owner {
     const std::string what = "the network path from " + path.route->text +
                              " carries nothing any more: " + path.reason() + " (" + kChosenBy + ")";
     base::log(base::LogLevel::warn, what);
+    *there_.lost = true;
     for (Mover* const mover : there_.movers) mover->path_lost(*path.route, what);
     path.route->rail = nullptr;
     find_endpoints();

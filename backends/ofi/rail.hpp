@@ -77,6 +77,7 @@ struct Flight {
   Operation operation;
   std::shared_ptr<Registration> local;  ///< null: it is not under way
   std::size_t bytes = 0;
+  std::optional<std::uint64_t> count;  ///< number that is written once the read has completed
 };
 
 class Rail {
@@ -136,8 +137,8 @@ class Rail {
   Posted write(const Local& from, const Remote& to, std::optional<std::uint64_t> number, bool delivered,
                Operation& operation);
   /// Writes to unused bytes of the peer, and completes once that, and so all before it, has been delivered.
-  Posted flush(const Remote& to, Operation& operation) {
-    return write({flushes_->data, flushes_->bytes, flushes_->desc()}, to, {}, true, operation);
+  Posted flush(const Remote& to, Operation& operation, std::optional<std::uint64_t> number = {}) {
+    return write({flushes_->data, flushes_->bytes, flushes_->desc()}, to, number, true, operation);
   }
   /// @throws std::runtime_error
   Posted read(std::byte* to, std::size_t bytes, void* desc, const Remote& from, Operation& operation);

@@ -259,9 +259,7 @@ void RmaPut::ended(Operation& operation, const std::string& why_not) {
   if (!why_not.empty()) {
     const std::string why = failure_of(*lane.route, why_not);
     suspect(why);
-    for (RmaPut* const other : there_.riders) {
-      if (other->place_.index + 1 == operation.rider) other->suspect(why);
-    }
+    Rider::suspect(there_, operation, why);
   }
   if (lane.word_write.get() == &operation) {
     while (lane.written < lane.writing) over(++lane.written);
@@ -285,8 +283,8 @@ std::string RmaPut::describe() const {
   if (place_.notice == Notice::counter) return text + ", where arrivals are counted";
   if (place_.notice == Notice::word) return text + ", then the signal by a second write";
   const std::size_t largest = std::min(lanes_.front().piece_bytes, share(0, place_.slot_bytes).bytes);
-  return text + (number_goes_behind(largest) ? ", then a number that raises the signal"
-                                             : ", with a number that raises the signal");
+  return text + (number_goes_behind(station_.manner, largest) ? ", then a number that raises the signal"
+                                                              : ", with a number that raises the signal");
 }
 
 }  // namespace sluice::backends::ofi

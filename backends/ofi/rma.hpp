@@ -9,9 +9,35 @@
 
 namespace sluice::backends::ofi {
 
+/// The number of a write of so many bytes is a write of its own, behind it.
+bool number_goes_behind(const Manner& manner, std::size_t bytes) noexcept;
+
 /// by_number.cpp and by_word.cpp have the parts of a put that depend on its notice.
 class RmaPut final : public EnginePut, private Mover {
  public:
+  /// A credit whose number travels with another write: it moves no bytes, and is for the same endpoint of the peer.
+  /// With the station's mutex.
+  class Rider {
+   public:
+    /// There is none.
+    Rider() = default;
+    /// One that is due and may travel with a write `to` the peer, if there is one. `but`: not this one.
+    static Rider of(const Station& station, Destination& there, const Remote& to, const RmaPut* but = nullptr);
+
+    bool is_there() const noexcept { return epoch_ != 0; }
+    std::uint64_t number(const Manner& manner) const noexcept;
+    /// It has left with this operation.
+    void posted(Operation& with) const noexcept;
+    /// The operation has failed, and so has the credit that left with it.
+    static void suspect(const Destination& there, const Operation& with, const std::string& why);
+
+   private:
+    Rider(RmaPut* credit, std::uint64_t epoch) : credit_(credit), epoch_(epoch) {}
+
+    RmaPut* credit_ = nullptr;
+    std::uint64_t epoch_ = 0;
+  };
+
   RmaPut(Station& station, Destination& there, const Slots& source, device::Watch& watch, const Target& place);
   ~RmaPut() override;
 
@@ -21,6 +47,9 @@ class RmaPut final : public EnginePut, private Mover {
   bool settled() override;
   bool cumulative() const noexcept override;
   void heard() noexcept override;
+  const void* in_order() const noexcept override {
+    return station_.manner.ordered && lanes_.size() == 1 ? lanes_.front().route : nullptr;
+  }
   std::string describe() const override;
 
  private:
@@ -84,10 +113,8 @@ class RmaPut final : public EnginePut, private Mover {
   std::unique_ptr<Operation> new_operation(const Lane& lane, bool piece = false);
 
   // by_number.cpp
-  bool number_goes_behind(std::size_t bytes) const noexcept;
   bool post_with_number(Lane& lane, const Message& message);
-  RmaPut* rider(const Lane& lane) const;
-  bool may_ride(const Lane& lane) const;
+  bool may_ride(const Remote& to) const;
   bool is_due() const noexcept;
 
   // by_word.cpp

@@ -121,6 +121,8 @@ struct Destination {
   std::unordered_set<Mover*> movers;
   std::unordered_set<RmaPut*> riders;  ///< credits that may travel with other puts
   std::list<RmaPut*> due;              ///< of the riders, those whose bells were rung; the next to look at first
+  /// The peer or a path to it was lost, so that what it has posted may arrive at any time, or never.
+  std::shared_ptr<bool> lost = std::make_shared<bool>(false);
 
   /// @throws std::runtime_error if there is none.
   const Route& route(std::size_t endpoint) const;

@@ -61,10 +61,12 @@ class OfiLink final : public Link {
   void lost() override {
     paths_->lost();
     const std::lock_guard lock(station_.mutex);
+    *there_.lost = true;
     for (Mover* const mover : there_.movers) mover->peer_lost();
   }
-  /// Counters are not raised by the network.
-  Offer offer(const device::Extent& memory, const device::Extent&) override { return offer_memory(station_, memory); }
+  Offer offer(const device::Extent& memory, const device::Extent& counters) override {
+    return offer_memory(station_, there_, memory, counters);
+  }
   std::unique_ptr<Access> access(int depth, device::Watch& watch, Key key) override {
     return open_access(station_, there_, depth, watch, key);
   }

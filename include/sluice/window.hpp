@@ -198,8 +198,9 @@ SLUICE_EXPORT std::vector<Extent> strided(std::size_t count, std::size_t bytes, 
 ///   access there, `flush` or `drain` throws; other pieces are used as before. Notices keep their order in a piece.
 ///
 /// @par Counted accesses
-///   Where the counters are not mapped, a thread of the owner raises them (see `describe`). The stream then waits until
-///   a counted get of more than 1024 bytes, or a counted put of more than 4096, has completed.
+///   If this rank does not map the counters, the owner's engine raises them, by a number that travels with the access
+///   (see `describe`), or else a thread of the owner does. With the thread, the stream waits until a counted get of
+///   more than 1024 bytes has completed, and for a counted put of more than 4096 as `put_tagged` does.
 ///
 /// @par GPUs
 ///   A window may be of a GPU's memory, for peers that map it, which are on the same host, or that reach it by a
@@ -269,10 +270,11 @@ class SLUICE_EXPORT Target : public ChannelHandle {
   /// Adds 1 to the owner's `counter`.
   void notify(Stream stream, std::uint32_t counter);
   /// Like `put`, and then gives the owner a notice: once `match` has returned it, the owner sees the bytes. Over a
-  /// network the stream waits until the put has completed. On the stream of a GPU, the host waits while 64 notices are
-  /// enqueued there that have not left.
+  /// network that does not keep the order of writes the stream waits until the put has completed. On the stream of a
+  /// GPU, the host waits while 64 notices are enqueued there that have not left.
   void put_tagged(Stream stream, const Slice& source, std::size_t offset, Tag tag);
-  /// Like `get`, and then gives the owner a notice, as `put_tagged` does.
+  /// Like `get`, and then gives the owner a notice, as `put_tagged` does. Over a network the stream waits until the get
+  /// has completed.
   void get_tagged(Stream stream, const Slice& target, std::size_t offset, Tag tag);
   /// Changes the numbers from `offset` on by those in `numbers`, one by one: each change is atomic, the whole is not.
   void accumulate(Stream stream, Op op, Number number, const Slice& numbers, std::size_t offset);

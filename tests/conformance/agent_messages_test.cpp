@@ -11,10 +11,13 @@ using namespace sluice;
 using namespace sluice::test;
 
 constexpr std::size_t kLong = 16 * 4096;
+constexpr const char* kNotice = "a notice";
 
-/// Compares the posts of rank 1 and the owner for one access of rank 1 and its flush.
-void expect_posts(Posts wanted, const char* what, const std::function<void(Target&, const Slice&)>& access) {
-  const Case one{.ground = {"apart", "apart"}};
+/// Compares the posts of rank 1 and the owner for one access of rank 1 and its flush. `apart`: a backend that maps
+/// nothing.
+void expect_posts(Posts wanted, const char* what, const std::function<void(Target&, const Slice&)>& access,
+                  const char* apart = "apart") {
+  const Case one{.ground = {apart, apart}};
   run_peers(one.peers(), [&](Context& context) {
     WindowSide side(context, one, kLong, kLong, 1);
     if (context.rank() == 1) {
@@ -53,6 +56,45 @@ TEST(AgentMessages, of_long_accesses_are_no_more_than_needed) {
                [](Target& target, const Slice& local) { target.put_notify({}, local, 0, 0); });
   expect_posts({2, 1}, "a long get, and its count",
                [](Target& target, const Slice& local) { target.get_notify({}, local, 0, 0); });
+}
+
+TEST(AgentMessages, of_counted_accesses_are_none_where_they_name_their_counter) {
+  for (const std::size_t bytes : {std::size_t{8}, std::size_t{4096}, kLong}) {
+    const auto put = [=](Target& target, const Slice& local) { target.put_notify({}, local.slice(0, bytes), 0, 0); };
+    expect_posts({0, 1}, "a counted put", put, "numbered");
+  }
+  expect_posts(
+      {0, 1}, "notify", [](Target& target, const Slice&) { target.notify({}, 0); }, "numbered");
+  expect_posts(
+      {0, 1}, "a long counted get", [](Target& target, const Slice& local) { target.get_notify({}, local, 0, 0); },
+      "numbered");
+  expect_posts(
+      {2, 0}, "a counted get of 1 KiB",
+      [](Target& target, const Slice& local) { target.get_notify({}, local.slice(0, 1024), 0, 0); }, "numbered");
+}
+
+/// The access, and what tells the owner of it, are posted though nothing completes meanwhile.
+void expect_no_wait(const char* what, const std::function<void(Target&, const Slice&)>& access) {
+  const Case one{.ground = {"apart", "apart"}};
+  run_peers(one.peers(), [&](Context& context) {
+    WindowSide side(context, one, kLong, kLong, 1);
+    if (context.rank() == 1) {
+      access(side.target, side.local.all());  // opens the line
+      side.flush();
+      const Posts before = posts();
+      hold(true);
+      access(side.target, side.local.all());
+      hold(false);
+      side.flush();
+      EXPECT_EQ(posts().messages - before.messages, what == kNotice ? 1U : 2U) << what;
+    }
+    board().meet(context);
+  });
+}
+
+TEST(AgentMessages, leave_right_behind_their_puts) {
+  expect_no_wait(kNotice, [](Target& target, const Slice& local) { target.put_tagged({}, local, 0, 1); });
+  expect_no_wait("a count", [](Target& target, const Slice& local) { target.put_notify({}, local, 0, 0); });
 }
 
 TEST(AgentMessages, of_a_very_long_access_come_behind_many_that_nobody_has_flushed) {

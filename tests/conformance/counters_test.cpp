@@ -194,6 +194,26 @@ TEST_P(Counters, begin_anew_and_lose_nothing) {
   });
 }
 
+TEST_P(Counters, are_up_to_date_once_the_owner_is_told) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const std::uint64_t rounds = GetParam().times(20);
+    const auto peers = static_cast<std::uint64_t>(context.size() - 1);
+    Side side(context, kWord, kWord);
+    for (std::uint64_t round = 1; round <= rounds; ++round) {
+      if (context.rank() != 0) {
+        side.target.notify(side.stream(), 1);
+        side.target.put_notify(side.stream(), side.local.all(), 0, kLast);
+      }
+      side.meet();
+      if (context.rank() == 0) {
+        EXPECT_EQ(side.window.count(1), round * peers);
+        EXPECT_EQ(side.window.fetch_and_zero(kLast), peers);
+      }
+      board().meet(context);
+    }
+  });
+}
+
 TEST_P(Counters, are_each_waited_for_alone) {
   run_peers(GetParam().peers(), [](Context& context) {
     Side side(context, kWord, kWord);

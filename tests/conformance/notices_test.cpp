@@ -126,6 +126,28 @@ TEST_P(Notices, are_kept_and_bounded) {
   });
 }
 
+TEST_P(Notices, tell_that_bytes_were_read) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    constexpr std::size_t kBytes = 300'000;
+    const std::uint64_t rounds = GetParam().times(20);
+    const auto readers = static_cast<std::size_t>(context.size() - 1);
+    Side side(context, kBytes, kBytes);
+    for (std::uint64_t round = 1; round <= rounds; ++round) {
+      if (context.rank() == 0) fill(side.memory.bytes(), {0, kTag, round});
+      board().meet(context);
+      if (context.rank() == 0) {
+        EXPECT_EQ(side.window.match(kAnySource, kTag, readers, 20s), readers);
+        poison(side.memory.bytes());
+      } else {
+        side.target.get_tagged(side.stream(), side.local.all(), 0, kTag);
+        side.flush();
+        EXPECT_EQ(difference(side.local.bytes(), {0, kTag, round}), "");
+      }
+      board().meet(context);
+    }
+  });
+}
+
 TEST_P(Notices, outlive_their_target) {
   run_peers(GetParam().peers(), [](Context& context) {
     Side side(context, 64, 64);

@@ -32,6 +32,7 @@ std::atomic<std::uint64_t> g_messages{0};
 std::atomic<std::uint64_t> g_accesses{0};
 std::atomic<bool> g_reaching_refused{false};
 std::atomic<Rank> g_path_lost{-1};
+std::atomic<bool> g_held{false};
 
 /// The backend whose puts are wrapped. Its own puts still do the work: they copy, raise the signal, then `watch.done`.
 std::unique_ptr<Transport> open_inner(const Settings& settings) { return threads::open(settings); }
@@ -79,6 +80,7 @@ class UnderWay {
   AfterTurn poll() {
     const std::lock_guard lock(mutex_);
     while (!items_.empty()) {
+      if (g_held) return AfterTurn::work;
       Item& oldest = items_.front();
       if (oldest.polls_left > 0) {
         --oldest.polls_left;
@@ -145,6 +147,7 @@ class PostedPut final : public EnginePut, private UnderWay::Finisher {
   }
   bool landed(std::uint64_t epoch) override { return inner_->landed(epoch); }
   bool settled() override { return inner_->settled(); }
+  const void* in_order() const noexcept override { return under_way_.get(); }
   std::string describe() const override { return "posted: " + inner_->describe(); }
 
  private:
@@ -162,6 +165,7 @@ class PostedAccess final : public EngineAccess, private UnderWay::Finisher {
       : EngineAccess(all_that(may_count && inner->counts), depth, watch, "posted: " + inner->how),
         inner_watch_(std::move(inner_watch)), inner_(std::move(inner)), under_way_(std::move(under_way)) {}
   ~PostedAccess() override { under_way_->finish(this); }
+  const void* in_order() const noexcept override { return under_way_.get(); }
 
  private:
   /// The inner one looks.
@@ -172,7 +176,7 @@ class PostedAccess final : public EngineAccess, private UnderWay::Finisher {
 
   bool post(std::uint64_t epoch, const Request& request) override {
     if (dice_.one_in(3)) return false;
-    if (!request.local.empty()) g_accesses.fetch_add(1);
+    if (!request.local.empty() || request.counter != Request::kNone) g_accesses.fetch_add(1);
     requests_[epoch] = request;
     under_way_->add({this, epoch, {}, dice_.below(3)});
     return true;
@@ -423,7 +427,8 @@ class WrappedTransport : public Transport {
 
 class PostedTransport : public WrappedTransport {
  public:
-  using WrappedTransport::WrappedTransport;
+  explicit PostedTransport(const Settings& settings, Maps which = Maps::process, bool counts = true)
+      : WrappedTransport(settings, which), counts_(counts) {}
   AfterTurn poll() override { return under_way_->poll(); }
   int rest(std::vector<pollfd>&) override {
     g_rests.fetch_add(1);
@@ -439,18 +444,24 @@ class PostedTransport : public WrappedTransport {
   std::unique_ptr<Access> wrap(Link& inner, int depth, device::Watch& watch, Key key) override {
     auto inner_watch = std::make_unique<InnerWatch>(watch);
     auto access = inner.access(depth, *inner_watch, std::move(key));
-    return std::make_unique<PostedAccess>(depth, watch, std::move(inner_watch), std::move(access), under_way_,
-                                          maps != Maps::nothing);
+    return std::make_unique<PostedAccess>(depth, watch, std::move(inner_watch), std::move(access), under_way_, counts_);
   }
 
  private:
+  const bool counts_;
   std::shared_ptr<UnderWay> under_way_ = std::make_shared<UnderWay>();
 };
 
 /// Maps nothing, as a network.
 class ApartTransport final : public PostedTransport {
  public:
-  explicit ApartTransport(const Settings& settings) : PostedTransport(settings, Maps::nothing) {}
+  explicit ApartTransport(const Settings& settings) : PostedTransport(settings, Maps::nothing, false) {}
+};
+
+/// Maps nothing either, but requests may name counters.
+class NumberedTransport final : public PostedTransport {
+ public:
+  explicit NumberedTransport(const Settings& settings) : PostedTransport(settings, Maps::nothing) {}
 };
 
 /// A put that finds no entry left is posted.
@@ -479,6 +490,7 @@ std::unique_ptr<Transport> open(const Settings& settings) {
 [[maybe_unused]] const bool g_registered = [] {
   register_backend({"posted", Reach::named, 0, {}, open<PostedTransport>});
   register_backend({"apart", Reach::named, 0, {}, open<ApartTransport>});
+  register_backend({"numbered", Reach::named, 0, {}, open<NumberedTransport>});
   register_backend({"rung", Reach::named, 0, {}, open<RungTransport>});
   return true;
 }();
@@ -488,6 +500,7 @@ std::unique_ptr<Transport> open(const Settings& settings) {
 base::Word& newest_signal() { return *g_newest_signal.load(); }
 std::uint64_t rests() { return g_rests.load(); }
 Posts posts() { return {g_messages.load(), g_accesses.load()}; }
+void hold(bool held) { g_held = held; }
 void refuse_reaching() { g_reaching_refused = true; }
 void lose_path_to(Rank peer) { g_path_lost = peer; }
 

@@ -16,13 +16,15 @@ base::Word& newest_signal();
 /// How often an engine of this process that has a wrapped backend has found nothing under way, and could sleep.
 std::uint64_t rests();
 
-/// Posts of this process so far: messages of channels with bytes in their slots, and accesses that move
-/// bytes.
+/// Posts of this process so far: messages of channels with bytes in their slots, and accesses that move bytes or count.
 struct Posts {
   std::uint64_t messages = 0;
   std::uint64_t accesses = 0;
 };
 Posts posts();
+
+/// Holds back all that is posted in this process, so that nothing completes; or lets it go on.
+void hold(bool held);
 
 /// From now on none of what is posted in this process can be reached from a GPU's stream: there is no memory for it.
 void refuse_reaching();

@@ -21,6 +21,7 @@ namespace sluice::runtime {
 namespace {
 
 using std::chrono::milliseconds;
+using namespace std::chrono_literals;
 
 /// No sockets.
 class EmptyDesk final : public Engine::SocketService {
@@ -479,6 +480,34 @@ TEST(Engine, requests_that_arrive_while_another_thread_answers_are_answered) {
   EXPECT_EQ(first.answered(), 1U);
   EXPECT_EQ(late.answered(), 1U);
   for (Requests* one : {&late, &first}) engine.forget(*one);
+}
+
+/// How many of the next credits leave at once.
+int credits_at_once(PuttingOff& putting_off) {
+  int count = 0;
+  while (!putting_off.may()) ++count;
+  return count;
+}
+
+TEST(PuttingOff, outlives_a_late_turn_after_many_in_time) {
+  PuttingOff putting_off;
+  for (int i = 0; i < 1000; ++i) putting_off.left(3us);
+  putting_off.left(20ms);
+  EXPECT_EQ(credits_at_once(putting_off), 0);
+  putting_off.left(20ms);
+  EXPECT_GT(credits_at_once(putting_off), 1000);
+}
+
+TEST(PuttingOff, is_tried_again_however_often_turns_are_late) {
+  PuttingOff putting_off;
+  for (int i = 0; i < 20; ++i) {
+    putting_off.left(1ms);
+    const int first = credits_at_once(putting_off);
+    EXPECT_GT(first, 1000) << i;
+    EXPECT_LT(first, 10000) << i;
+  }
+  putting_off.left(60us);
+  EXPECT_LT(credits_at_once(putting_off), 1000);
 }
 
 }  // namespace

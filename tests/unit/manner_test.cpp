@@ -3,10 +3,12 @@
 #include "backends/ofi/manner.hpp"
 
 #include <gtest/gtest.h>
+#include <sluice/window.hpp>
 
 #include "backends/ofi/by_number.hpp"
 
 #include <string>
+#include <vector>
 
 namespace sluice::backends::ofi {
 namespace {
@@ -96,6 +98,45 @@ TEST(Manner, of_64_bits_has_room_for_a_put_and_a_credit) {
   EXPECT_TRUE(kHalf.has_room((1U << index_bits) - 1, 1023));
   EXPECT_FALSE(kHalf.has_room(1U << index_bits, 1));
   EXPECT_FALSE(kHalf.has_room(0, 1024));
+}
+
+TEST(Manner, of_32_bits_names_each_counter_of_a_window) {
+  const Told told("some", 8, FI_RMA);
+  for (const int level : {2, 3}) {
+    const Manner manner = choose_manner(told.info, level);
+    EXPECT_TRUE(manner.names_counters(5, Window::kMostCounters));
+    EXPECT_FALSE(manner.names_counters(std::uint64_t{1} << manner.index_bits, 1));
+    Arrivals arrivals(manner);
+    std::vector<base::Progress> first(3);
+    std::vector<base::Progress> second(Window::kMostCounters);
+    const std::uint64_t one = arrivals.add(first);
+    const std::uint64_t other = arrivals.add(second);
+    arrivals.landed(manner.number(one, 2), 0);
+    arrivals.landed(manner.number(one, 3), 0);  // there is none
+    for (int i = 0; i < 2; ++i) arrivals.landed(manner.number(other, Window::kMostCounters - 1), 0);
+    EXPECT_EQ(first[2].word.value.load(), 1U);
+    EXPECT_EQ(second.back().word.value.load(), 2U);
+    EXPECT_EQ(second[2].word.value.load() + second[3].word.value.load(), 0U);
+  }
+  EXPECT_FALSE(choose_manner(told.info, 1).names_counters(0, 2));
+  EXPECT_FALSE(choose_manner(told.info, 0).names_counters(0, 1));
+}
+
+TEST(Manner, numbers_of_what_has_closed_count_for_nobody) {
+  const Told told("some", 8, FI_RMA);
+  const Manner manner = choose_manner(told.info, 3);
+  Arrivals arrivals(manner);
+  base::Progress first[1];
+  base::Progress second[1];
+  const std::uint64_t of_lost = arrivals.add(first);
+  arrivals.remove(of_lost, false);  // its peer was lost with puts under way
+  const std::uint64_t closed = arrivals.add(second);
+  EXPECT_NE(closed, of_lost);
+  arrivals.landed(manner.number(of_lost, 0), 0);
+  arrivals.remove(closed);
+  arrivals.landed(manner.number(closed, 0), 0);
+  EXPECT_EQ(first[0].word.value.load() + second[0].word.value.load(), 0U);
+  EXPECT_EQ(arrivals.add(first), closed);
 }
 
 // Its writes refuse the data that its messages take.
