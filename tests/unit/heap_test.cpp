@@ -82,6 +82,7 @@ TEST(Heap, gives_one_chunk_to_a_block_that_is_longer_than_others) {
   block.get()[0] = 1;
   block.get()[kLong - 1] = 2;
   EXPECT_EQ(block.get()[0], 1);
+  EXPECT_EQ(sluice_heap_find(block.get() + kLong - kPage, kPage).data, sluice_heap_find(block.get(), kPage).data);
   const Block next = block_of(std::malloc(kPage));
   EXPECT_TRUE(is_shared(next.get(), kPage));
 }
