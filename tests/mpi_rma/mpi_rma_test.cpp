@@ -129,6 +129,7 @@ TEST(MpiWindows, calls_that_programs_make_often_take_few_instructions) {
       {"get", 140},               // 124
       {"flush", 55},              // 49
       {"fetch_and_op", 165},      // 150
+      {"get_accumulate", 200},    // 183
       {"compare_and_swap", 160},  // 144
       {"exclusive", 560},         // 495
       {"shared", 550},            // 487
