@@ -2,7 +2,7 @@
 #include "rma/mpi/accesses.hpp"
 
 #include "rma/mpi/calls.hpp"
-#include "rma/mpi/steps.hpp"
+#include "rma/mpi/changes.hpp"
 #include "rma/mpi/types.hpp"
 
 namespace sluice::mpi_rma {

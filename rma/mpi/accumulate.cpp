@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Accumulates. Those of one predefined type, one size and one alignment all go one way, whatever their operation, since
-// MPI promises that they are atomic with each other (MPI 4.0, 12.7.1): by atomics on words where peers map the memory
-// and an element lies inside of a word; else one rank after another reads, changes and writes the elements.
+// Accumulates. MPI promises that those of one type are atomic with each other, whatever their operation (MPI 4.0,
+// 12.7.1): one rank at a time changes the elements of a block, in their place where this process maps the memory; else
+// it reads them, changes them and writes them.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "rma/mpi/access.hpp"
-#include "rma/mpi/by_word.hpp"
+#include "rma/mpi/changes.hpp"
 #include "rma/mpi/operations.hpp"
 #include "rma/mpi/reach.hpp"
 #include "rma/mpi/refused.hpp"
@@ -73,39 +73,36 @@ class Array {
   std::byte* data_;
 };
 
-/// Each lock at a target is that of some blocks of the memory, so that several ranks may change a long array. An
-/// element is of the block in which it begins.
-constexpr std::uint64_t kBlock = 65536;
-
-/// Holds the lock of the block at an offset.
+/// Holds the turn of the block at an offset.
 class OneAtATime {
  public:
   OneAtATime(RmaWindow& window, Epochs::Lock& lock, int rank, std::uint64_t offset)
-      : window_(window), rank_(rank), stripe_(offset / kBlock % Epochs::kStripes) {
-    window_.epochs->begin_accumulate(lock, rank_, stripe_);
+      : window_(window), rank_(rank), word_(Turns::word_of(offset)) {
+    window_.epochs->take_turn(lock, rank_, word_);
   }
   OneAtATime(const OneAtATime&) = delete;
   OneAtATime& operator=(const OneAtATime&) = delete;
-  ~OneAtATime() { window_.epochs->end_accumulate(rank_, stripe_); }
+  ~OneAtATime() { window_.epochs->give_turn_back(rank_, word_); }
 
  private:
   RmaWindow& window_;
   int rank_;
-  std::size_t stripe_;
+  std::size_t word_;
 };
 
-/// Changes elements with a lock at the target.
+/// Changes elements in turns of their blocks.
 class InTurn {
  public:
   InTurn(RmaWindow& window, Epochs::Lock& lock, int rank, MPI_Op op, const Basic& basic, std::byte* operands,
          std::byte* before)
-      : window_(window), lock_(lock), rank_(rank), op_(op), basic_(basic), operands_(operands), before_(before) {}
+      : window_(window), lock_(lock), rank_(rank), op_(op), basic_(basic), change_(change_of(op, basic)),
+        operands_(operands), before_(before) {}
 
   /// Elements that adjoin, at `stream` of the arrays.
   void add(std::uint64_t offset, std::size_t stream, std::size_t bytes) {
     const std::size_t step = basic_.dense() ? basic_.extent : bytes;
     while (bytes > 0) {
-      const std::uint64_t left = kBlock - offset % kBlock;
+      const std::uint64_t left = Turns::kBlock - offset % Turns::kBlock;
       const std::size_t part = std::min(bytes, (left + step - 1) / step * step);
       add_part({offset, stream, part});
       offset += part;
@@ -122,7 +119,8 @@ class InTurn {
   }
 
  private:
-  static constexpr std::size_t kMost = kBlock + 64;  // of the arrays at a time; an element may end in the next block
+  /// Bytes of the arrays at a time. An element may end in the next block.
+  static constexpr std::size_t kMost = Turns::kBlock + 64;
   static constexpr std::size_t kParts = 1000;
 
   struct Part {
@@ -134,7 +132,7 @@ class InTurn {
   void add_part(const Part& part) {
     if (!parts_.empty()) {
       const Part& first = parts_.front();
-      const bool fits = part.offset / kBlock == first.offset / kBlock &&
+      const bool fits = part.offset / Turns::kBlock == first.offset / Turns::kBlock &&
                         part.stream + part.bytes - first.stream <= kMost && parts_.size() < kParts;
       if (!fits) finish();
     }
@@ -142,6 +140,8 @@ class InTurn {
   }
 
   void change() {
+    std::byte* const memory = window_.areas->mapped(rank_);
+    if (memory != nullptr && change_ != nullptr) return change_in_place(memory);
     const std::size_t begin = parts_.front().stream;
     const std::size_t bytes = parts_.back().stream + parts_.back().bytes - begin;
     const Slice there = window_.areas->scratch(kMost);
@@ -163,6 +163,12 @@ class InTurn {
     window_.areas->drain(rank_);
   }
 
+  void change_in_place(std::byte* memory) {
+    const auto from = [](std::byte* all, const Part& part) { return all == nullptr ? nullptr : all + part.stream; };
+    for (const Part& part : parts_)
+      change_(memory + part.offset, from(operands_, part), from(before_, part), part.bytes);
+  }
+
   void copy_before(const Slice& there, std::size_t begin, std::size_t bytes) {
     if (before_ != nullptr) std::memcpy(before_ + begin, there.data(), bytes);
   }
@@ -172,6 +178,7 @@ class InTurn {
   int rank_;
   MPI_Op op_;
   const Basic& basic_;
+  ChangeElements change_;
   std::byte* operands_;
   std::byte* before_;
   std::vector<Part> parts_;
@@ -196,16 +203,12 @@ void accumulate(RmaWindow& window, Epochs::Lock& lock, const Here& operands, con
   if (result.type != MPI_DATATYPE_NULL) before.emplace(result);
   std::byte* const from = changes ? changes->data() : nullptr;
   std::byte* const old = before ? before->data() : nullptr;
-  if (by_word(window, to, theirs, begin)) {
-    change_by_word(window, {to, theirs, begin, op, from, old});
-  } else {
-    InTurn turn(window, lock, to.rank, op, basic, from, old);
-    each_element_piece(theirs, static_cast<std::size_t>(to.count),
-                       [&](std::ptrdiff_t offset, std::size_t stream, std::size_t bytes) {
-                         turn.add(static_cast<std::uint64_t>(begin + offset), stream, bytes);
-                       });
-    turn.finish();
-  }
+  InTurn turn(window, lock, to.rank, op, basic, from, old);
+  each_element_piece(theirs, static_cast<std::size_t>(to.count),
+                     [&](std::ptrdiff_t offset, std::size_t stream, std::size_t bytes) {
+                       turn.add(static_cast<std::uint64_t>(begin + offset), stream, bytes);
+                     });
+  turn.finish();
   if (before) before->finish();
 }
 
@@ -217,9 +220,9 @@ void compare_and_swap(RmaWindow& window, Epochs::Lock& lock, const void* desired
     throw Refused(MPI_ERR_TYPE, "MPI_Compare_and_swap takes an integer, a logical value or a byte");
   const auto at = static_cast<std::uint64_t>(reach(window, to, flat));
   const std::size_t size = flat.only->size;
-  if (by_word(window, to, flat, static_cast<std::int64_t>(at)))
-    return compare_swap_by_word(window, to, {at, size}, desired, expected, result);
   const OneAtATime turn(window, lock, to.rank, at);
+  if (std::byte* const memory = window.areas->mapped(to.rank))
+    return swap_if_equal(memory + at, desired, expected, result, size);
   const Slice there = window.areas->scratch(size);
   window.areas->read_into(to.rank, at, there);
   window.areas->drain(to.rank);

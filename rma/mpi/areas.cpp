@@ -173,6 +173,17 @@ void Areas::drain_all() {
   staged_ = 0;
 }
 
+std::uint64_t* Areas::turns(int rank) {
+  Area& there = area(rank);
+  if (!there.knows_turns) {
+    const Part& part = parts_[static_cast<std::size_t>(rank)];
+    std::uint64_t* const words = control_.mapped(part.rank, part.place);
+    if (words != nullptr) there.turns = words + Epochs::kTurns;
+    there.knows_turns = true;
+  }
+  return there.turns;
+}
+
 void Areas::close() {
   for (auto& [rank, area] : areas_) {
     unuse(area);

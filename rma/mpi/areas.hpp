@@ -36,7 +36,8 @@ class Areas {
     std::byte* memory = nullptr;  ///< null: the target reaches it
     std::int64_t bytes = 0;
     std::int64_t unit = 1;
-    bool used = false;  ///< since the last drain
+    bool used = false;               ///< since the last drain
+    std::uint64_t* turns = nullptr;  ///< of accumulates; null: they are not known, or not mapped
   };
   /// Null: the memory is not mapped, or another rank was accessed before.
   Mapped* mapped_last(int rank) { return rank == last_rank_ && last_->memory != nullptr ? last_ : nullptr; }
@@ -73,6 +74,9 @@ class Areas {
     return there.memory;
   }
 
+  /// The words of a rank that give turns in its memory (see Turns); null: they are not mapped here.
+  std::uint64_t* turns(int rank);
+
   void close();
   /// The ranks may have other counters afterwards.
   void close_counters();
@@ -92,6 +96,7 @@ class Areas {
     Region mapping;
     RemoteMailbox mailbox;  // if it is not mapped
     std::vector<Read> reads;
+    bool knows_turns = false;
   };
   Area& area(int rank) { return rank == last_rank_ ? *last_ : find_area(rank); }
   Area& find_area(int rank);

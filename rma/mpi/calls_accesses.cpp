@@ -51,11 +51,16 @@ int MPI_Accumulate(const void* origin, int count, MPI_Datatype type, int rank, M
 int MPI_Get_accumulate(const void* origin, int count, MPI_Datatype type, void* result, int result_count,
                        MPI_Datatype result_type, int rank, MPI_Aint at, int there_count, MPI_Datatype there, MPI_Op op,
                        MPI_Win win) {
-  const Here before = here(result, result_count, result_type);
-  const There to{rank, at, there_count, there};
-  if (const auto done = change({win}, here(origin, count, type), &before, to, op)) return *done;
-  SLUICE_RMA_BEHIND(Get_accumulate, origin, count, type, result, result_count, result_type, rank, at, there_count,
-                    there, op, win);
+  const bool alike = result_type == there && result_count == there_count &&
+                     (op == MPI_NO_OP || (type == there && count == there_count));
+  if (alike && change_directly(win, origin, result, {there_count, there, rank, at}, op)) return MPI_SUCCESS;
+  return go_long_way([=] {
+    const Here before = here(result, result_count, result_type);
+    const There to{rank, at, there_count, there};
+    if (const auto done = change({win}, here(origin, count, type), &before, to, op)) return *done;
+    SLUICE_RMA_BEHIND(Get_accumulate, origin, count, type, result, result_count, result_type, rank, at, there_count,
+                      there, op, win);
+  });
 }
 
 int MPI_Rput(const void* origin, int count, MPI_Datatype type, int rank, MPI_Aint at, int there_count,

@@ -64,9 +64,21 @@ void Control::close_mailbox() noexcept {
 Mailbox* Control::mailbox(Rank rank) {
   Line& there = line(rank, {});
   const std::lock_guard lock(there.mutex);
+  std::byte* const first = map(there);
+  return first == nullptr ? nullptr : std::launder(reinterpret_cast<Mailbox*>(first));
+}
+
+std::byte* Control::map(Line& there) {
   if (!there.mapped) there.mapping = there.target.mapped();
   there.mapped = true;
-  return there.mapping.bytes() == 0 ? nullptr : std::launder(reinterpret_cast<Mailbox*>(there.mapping.data()));
+  return there.mapping.bytes() == 0 ? nullptr : there.mapping.data();
+}
+
+std::uint64_t* Control::mapped(Rank rank, Place place) {
+  if (!maps(rank, place)) return nullptr;
+  Line& there = line(rank, place);
+  const std::lock_guard lock(there.mutex);
+  return reinterpret_cast<std::uint64_t*>(map(there)) + place.first;
 }
 
 Control::Line& Control::find_line(Rank rank, Place place) {

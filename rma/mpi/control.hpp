@@ -54,6 +54,8 @@ class Control {
   std::uint64_t compare_swap(Rank rank, Place place, std::size_t word, std::uint64_t expected, std::uint64_t desired);
   /// True if `fetch_add`, `swap` and `compare_swap` of the rank are one instruction each.
   bool maps(Rank rank, Place place);
+  /// The words of a rank for which `maps` is true, until `close_lines`; else null.
+  std::uint64_t* mapped(Rank rank, Place place);
   /// The words of a rank from `word` on, for a program whose calls come one after another. There are none if they were
   /// not changed lately, or are not mapped.
   detail::MappedWords words_now(Rank rank, Place place, std::size_t word) const {
@@ -84,7 +86,7 @@ class Control {
     detail::MappedWords words;  // once it was reached
     bool reached = false;
     Memory read;
-    Region mapping;       // for the mailbox
+    Region mapping;
     bool mapped = false;  // or there is nothing to map
   };
   void add_chunk(std::size_t words);
@@ -100,6 +102,8 @@ class Control {
   Line& find_line(Rank rank, Place place);
   static std::size_t place_of(Rank rank) { return static_cast<std::size_t>(rank) % kLately; }
   static void reach(Line& there);
+  /// The first byte of the chunk; null: it is not mapped here.
+  static std::byte* map(Line& there);
   template <class Change>
   std::uint64_t change(Rank rank, Place place, std::size_t word, Change change);
 

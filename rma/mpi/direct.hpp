@@ -5,14 +5,13 @@
 #pragma once
 
 #include "base/copy.hpp"
+#include "rma/mpi/changes.hpp"
 #include "rma/mpi/rma_window.hpp"
-#include "rma/mpi/steps.hpp"
 #include "rma/mpi/types.hpp"
 #include "rma/mpi/windows.hpp"
 
 #include <mpi.h>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -30,13 +29,14 @@ struct Elements {
 struct Direct {
   std::byte* memory = nullptr;  ///< null: the access has to go the long way
   std::size_t bytes = 0;
+  std::uint64_t* turn = nullptr;  ///< of an accumulate
 };
 
-/// `size`: bytes of an element; 0: it is not known. `atomic`: by atomics of the processor.
-[[gnu::always_inline]] inline Direct direct(MPI_Win handle, const Elements& there, std::size_t size, bool atomic) {
+/// `size`: bytes of an element; 0: it is not known. `in_turn`: for an accumulate.
+[[gnu::always_inline]] inline Direct direct(MPI_Win handle, const Elements& there, std::size_t size, bool in_turn) {
   RmaWindow* const window = last_window(handle);
   if (window == nullptr || size == 0 || there.rank < 0 || there.count <= 0 || there.displacement < 0) return {};
-  if (window->mutex.needed() || (atomic && !window->by_word)) return {};
+  if (window->mutex.needed()) return {};
   Areas::Mapped* const area = window->areas->mapped_last(there.rank);
   if (area == nullptr || !window->epochs->permits(there.rank)) return {};
   std::int64_t bytes = 0;
@@ -46,10 +46,15 @@ struct Direct {
       __builtin_mul_overflow(std::int64_t{there.displacement}, area->unit, &begin) ||
       __builtin_add_overflow(begin, bytes, &end) || end > area->bytes)
     return {};
-  std::byte* const memory = area->memory + begin;
-  if (atomic && reinterpret_cast<std::uintptr_t>(memory) % size != 0) return {};
+  Direct found{area->memory + begin, static_cast<std::size_t>(bytes)};
+  if (in_turn) {
+    const auto first = static_cast<std::uint64_t>(begin);
+    const auto last = static_cast<std::uint64_t>(end - 1);
+    if (area->turns == nullptr || first / Turns::kBlock != last / Turns::kBlock) return {};
+    found.turn = &area->turns[Turns::word_of(first)];
+  }
   area->used = true;
-  return {memory, static_cast<std::size_t>(bytes)};
+  return found;
 }
 
 /// A call would take longer than to copy a word or two.
@@ -79,25 +84,19 @@ struct Direct {
   return true;
 }
 
+/// False: the wait for the turn may last.
+inline bool take(std::uint64_t& turn) noexcept { return Turns::try_take(turn) || Turns::take_soon(turn); }
+
 /// An accumulate whose operands, and result if there is one, are as many elements of the same type.
 [[gnu::always_inline]] inline bool change_directly(MPI_Win window, const void* operands, void* result,
                                                    const Elements& there, MPI_Op op) {
   const KnownChange* const known = known_change(op, there.type);
   if (known == nullptr) return false;
   const Direct found = direct(window, there, known->size, true);
-  if (found.memory == nullptr) return false;
-  known->steps(found.memory, static_cast<const std::byte*>(operands), static_cast<std::byte*>(result), found.bytes);
+  if (found.memory == nullptr || !take(*found.turn)) return false;
+  known->change(found.memory, static_cast<const std::byte*>(operands), static_cast<std::byte*>(result), found.bytes);
+  Turns::give_back(*found.turn);
   return true;
-}
-
-template <class T>
-void compare_and_swap_at(std::byte* at, const void* desired, const void* expected, void* result) {
-  T found;
-  T wanted;
-  std::memcpy(&found, expected, sizeof found);
-  std::memcpy(&wanted, desired, sizeof wanted);
-  std::atomic_ref(*reinterpret_cast<T*>(at)).compare_exchange_strong(found, wanted);
-  std::memcpy(result, &found, sizeof found);
 }
 
 [[gnu::always_inline]] inline bool compare_and_swap_directly(MPI_Win window, const void* desired, const void* expected,
@@ -105,13 +104,13 @@ void compare_and_swap_at(std::byte* at, const void* desired, const void* expecte
   const KnownChange* const known = known_change(MPI_BAND, there.type);  // only bits are compared
   if (known == nullptr) return false;
   const Direct found = direct(window, there, known->size, true);
-  if (found.memory == nullptr) return false;
+  if (found.memory == nullptr || !take(*found.turn)) return false;
   switch (known->size) {
-    case 8: compare_and_swap_at<std::uint64_t>(found.memory, desired, expected, result); break;
-    case 4: compare_and_swap_at<std::uint32_t>(found.memory, desired, expected, result); break;
-    case 2: compare_and_swap_at<std::uint16_t>(found.memory, desired, expected, result); break;
-    default: compare_and_swap_at<std::uint8_t>(found.memory, desired, expected, result);
+    case 8: swap_if_equal(found.memory, desired, expected, result, 8); break;
+    case 4: swap_if_equal(found.memory, desired, expected, result, 4); break;
+    default: swap_if_equal(found.memory, desired, expected, result, known->size);
   }
+  Turns::give_back(*found.turn);
   return true;
 }
 

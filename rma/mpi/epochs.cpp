@@ -197,15 +197,19 @@ void Epochs::lock_all(Lock& lock, int assertion) {
 
 void Epochs::unlock_all(Lock& lock) { epochs_.unlock_all(Call(*this, lock)); }
 
-void Epochs::begin_accumulate(Lock& lock, int rank, std::size_t stripe) {
+void Epochs::take_turn(Lock& lock, int rank, std::size_t word) {
   Call call(*this, lock);
-  const auto ours = [&] { return call.swap_if_zero(rank, kPartWords + stripe, 1); };
+  std::uint64_t* const turns = window_.areas->turns(rank);
+  const auto ours = [&] {
+    return turns != nullptr ? Turns::take_soon(turns[word]) : call.swap_if_zero(rank, kTurns + word, 1);
+  };
   if (!ours()) call.await(rank, "for another accumulate at a rank", ours);
 }
 
-void Epochs::end_accumulate(int rank, std::size_t stripe) {
+void Epochs::give_turn_back(int rank, std::size_t word) {
+  if (std::uint64_t* const turns = window_.areas->turns(rank)) return Turns::give_back(turns[word]);
   const Part& part = window_.parts[static_cast<std::size_t>(rank)];
-  window_.job->control.swap(part.rank, part.place, kPartWords + stripe, 0);
+  window_.job->control.swap(part.rank, part.place, kTurns + word, 0);
 }
 
 }  // namespace sluice::mpi_rma

@@ -6,6 +6,7 @@
 #include "rma/epochs.hpp"
 #include "rma/mpi/call_mutex.hpp"
 #include "rma/mpi/meeting.hpp"
+#include "rma/mpi/turns.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -23,11 +24,11 @@ class Epochs {
   using Lock = std::unique_lock<CallMutex>;
   explicit Epochs(RmaWindow& window);
 
-  // The words of a rank: those of its part of the window; 1 while a rank changes elements of a stripe; those of
-  // rma/words.hpp; how many access epochs of peers have completed, since the beginning; those of the meeting.
-  static constexpr std::size_t kPartWords = 9;
-  static constexpr std::size_t kStripes = 8;
-  static constexpr std::size_t kEpochs = kPartWords + kStripes;
+  // The words of a rank: those of its part of the window; the turns of accumulates; those of rma/words.hpp; how many
+  // access epochs of peers have completed, since the beginning; those of the meeting.
+  static constexpr std::size_t kPartWords = 8;
+  static constexpr std::size_t kTurns = kPartWords;
+  static constexpr std::size_t kEpochs = kTurns + Turns::kWords;
   static constexpr std::size_t kCompleted = kEpochs + rma::at::kEpochsEnd / rma::kWord;
   static constexpr std::size_t kMeeting = kCompleted + 8;
   static constexpr std::size_t kWords = kMeeting + Meeting::kWords;
@@ -64,9 +65,10 @@ class Epochs {
   /// Returns once all ranks have called it.
   void barrier(Lock& lock);
 
-  /// The locks of accumulates at a rank that are no single atomic; there are kStripes of them.
-  void begin_accumulate(Lock& lock, int rank, std::size_t stripe);
-  void end_accumulate(int rank, std::size_t stripe);
+  /// Takes the turn of accumulates to a block of a rank, whose word is at `word` of its turns. The call may wait.
+  /// @throws Error if a peer has died
+  void take_turn(Lock& lock, int rank, std::size_t word);
+  void give_turn_back(int rank, std::size_t word);
 
  private:
   class Call;

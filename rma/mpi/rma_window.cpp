@@ -40,7 +40,6 @@ RmaWindow::RmaWindow(std::shared_ptr<Ranks> among, const Creation& what, MPI_Win
     why_ = reason.what();
   }
   exchange(mine);
-  by_word = made.flavor == MPI_WIN_FLAVOR_SHARED || std::ranges::all_of(parts, &Part::mapped);
   areas = std::make_unique<Areas>(job->context, job->control, parts);
   if (made.flavor == MPI_WIN_FLAVOR_SHARED) areas->map(mapped());
   epochs = std::make_unique<Epochs>(*this);
@@ -49,15 +48,15 @@ RmaWindow::RmaWindow(std::shared_ptr<Ranks> among, const Creation& what, MPI_Win
 /// Facts that only this rank has, in words that peers read.
 void RmaWindow::exchange(const Part& mine) {
   Control& control = job->control;
-  const auto values = std::to_array<std::uint64_t>(
-      {static_cast<std::uint64_t>(mine.bytes), static_cast<std::uint64_t>(mine.unit), mine.number, mine.shift,
-       std::uint64_t{mine.ready}, std::uint64_t{mine.mapped}, mine.counters.word(), mine.base});
+  const auto values = std::to_array<std::uint64_t>({static_cast<std::uint64_t>(mine.bytes),
+                                                    static_cast<std::uint64_t>(mine.unit), mine.number, mine.shift,
+                                                    std::uint64_t{mine.ready}, mine.counters.word(), mine.base});
   static_assert(values.size() <= kCountersWord);
   for (std::size_t i = 0; i < values.size(); ++i) std::atomic_ref(control.own(mine.place)[i]).store(values[i]);
   for (const Member& member : ranks->exchange(mine.place)) {
     const auto read = control.read(member.rank, member.place, 0, values.size());
     parts.push_back({static_cast<std::int64_t>(read[0]), static_cast<std::int64_t>(read[1]), read[2], read[3],
-                     read.at(7), member.place, member.rank, read[4] != 0, read[5] != 0, Counters::of_word(read[6])});
+                     read.at(6), member.place, member.rank, read[4] != 0, Counters::of_word(read[5])});
   }
 }
 
@@ -86,7 +85,6 @@ void RmaWindow::offer(Part& mine) {
   if (dynamic()) return offer_dynamic(mine);
   mine.bytes = made.bytes;
   mine.unit = made.unit;
-  mine.mapped = made.bytes == 0;
   if (made.bytes == 0 || made.flavor == MPI_WIN_FLAVOR_SHARED) return;
   Slice memory;
   if (made.flavor == MPI_WIN_FLAVOR_ALLOCATE) {
@@ -103,10 +101,8 @@ void RmaWindow::offer(Part& mine) {
   }
   mine.number = new_number();
   window_ = job->context.window(memory_name(mine.number), memory);
-  const AtomicsBy atomics = window_.atomics();
-  if (atomics == AtomicsBy::gpus)  // accumulates of MPI are in program order
+  if (window_.atomics() == AtomicsBy::gpus)  // accumulates of MPI are in program order
     throw Error(Code::bad_argument, rank, -1, 0, 0, "a window of a GPU's memory");
-  mine.mapped = atomics == AtomicsBy::processors;
 }
 
 void RmaWindow::attach(std::byte* from, std::size_t bytes) { attached_.attach(job->context, window_, from, bytes); }
@@ -161,9 +157,8 @@ void RmaWindow::close_memory(Timeout timeout) {
 std::string RmaWindow::describe() const {
   std::string text = "rank " + std::to_string(rank) + " of " + std::to_string(size) + ", " +
                      std::to_string(made.bytes) + " bytes: Sluice serves it";
-  if (made.flavor == MPI_WIN_FLAVOR_SHARED) return text + ", in memory that MPI shares; accumulates: by the processor";
+  if (made.flavor == MPI_WIN_FLAVOR_SHARED) return text + ", in memory that MPI shares";
   if (dynamic()) text += ", and what is attached";
-  text += by_word ? "; accumulates: by atomics of words, where elements fit" : "; accumulates: one rank at a time";
   return window_.bytes() == 0 ? text : text + "; " + window_.describe();
 }
 

@@ -39,7 +39,6 @@ struct Part {
   Place place;               ///< its words
   Rank rank = 0;             ///< in the context
   bool ready = false;        ///< the rank could make its part
-  bool mapped = false;       ///< all ranks map the memory, so that processors carry out atomics
   Counters counters;         ///< of notifications
   bool is_dynamic() const noexcept { return bytes == std::numeric_limits<std::int64_t>::max(); }
 };
@@ -84,8 +83,6 @@ class RmaWindow {
   const int rank;
   const int size;
   std::vector<Part> parts;
-  /// Accumulates go by atomics on words: peers map the memory of all ranks.
-  bool by_word;
   CallMutex mutex;
   std::unique_ptr<Areas> areas;
   std::unique_ptr<Epochs> epochs;

@@ -32,12 +32,6 @@ struct Basic {
   bool dense() const { return size == extent; }
 };
 
-/// True if an element may be changed by an atomic of the processor.
-constexpr bool fits_a_word(const Basic& basic) {
-  const bool fits = basic.size == 1 || basic.size == 2 || basic.size == 4 || basic.size == 8;
-  return fits && basic.kind != Kind::pair && basic.kind != Kind::complex;
-}
-
 /// Elements that follow each other at the extent of their type.
 struct Run {
   std::ptrdiff_t offset = 0;

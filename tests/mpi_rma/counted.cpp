@@ -40,6 +40,9 @@ const std::map<std::string, Counted>& counted_calls() {
       {"get", {[](MPI_Win window) { MPI_Get(&g_old, 1, MPI_UINT64_T, 0, 1, 1, MPI_UINT64_T, window); }}},
       {"flush", {[](MPI_Win window) { MPI_Win_flush(0, window); }}},
       {"fetch_and_op", {[](MPI_Win window) { MPI_Fetch_and_op(&g_one, &g_old, MPI_UINT64_T, 0, 0, MPI_SUM, window); }}},
+      {"get_accumulate", {[](MPI_Win window) {
+         MPI_Get_accumulate(&g_one, 1, MPI_UINT64_T, &g_old, 1, MPI_UINT64_T, 0, 0, 1, MPI_UINT64_T, MPI_SUM, window);
+       }}},
       {"compare_and_swap",
        {[](MPI_Win window) { MPI_Compare_and_swap(&g_one, &g_one, &g_old, MPI_UINT64_T, 0, 0, window); }}},
       {"exclusive", under_lock(MPI_LOCK_EXCLUSIVE, 0)},

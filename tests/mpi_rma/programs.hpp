@@ -14,10 +14,15 @@ void run_counted();
 void run_types();
 void run_layouts();
 void run_bottom();
+// accumulates.cpp
+void run_accumulates();
 // atomics.cpp
 void run_atomics();
-void run_steps();
 void run_compare_and_swap();
+// turns.cpp
+void run_turns();
+void run_flags();
+void run_lost_turn();
 // epochs.cpp
 void run_fences();
 void run_flushes();

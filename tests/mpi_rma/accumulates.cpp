@@ -12,50 +12,50 @@ namespace {
 
 using namespace checks;
 
-constexpr std::size_t kStepsMemory = 256;
+constexpr std::size_t kMemory = 256;
 
-struct Stepped {
+struct Type {
   MPI_Datatype type;
   std::size_t bytes;
   std::vector<MPI_Op> ops;
 };
 
-const std::vector<Stepped>& stepped_types() {
+const std::vector<Type>& types_of_accumulates() {
   const std::vector<MPI_Op> integer{MPI_MAX, MPI_MIN, MPI_SUM,  MPI_PROD, MPI_LAND,    MPI_BAND,
                                     MPI_LOR, MPI_BOR, MPI_LXOR, MPI_BXOR, MPI_REPLACE, MPI_NO_OP};
   const std::vector<MPI_Op> floating{MPI_MAX, MPI_MIN, MPI_SUM, MPI_PROD, MPI_REPLACE, MPI_NO_OP};
-  static const std::vector<Stepped> all{{MPI_CHAR, 1, integer},
-                                        {MPI_SIGNED_CHAR, 1, integer},
-                                        {MPI_UNSIGNED_CHAR, 1, integer},
-                                        {MPI_SHORT, 2, integer},
-                                        {MPI_UNSIGNED_SHORT, 2, integer},
-                                        {MPI_INT, 4, integer},
-                                        {MPI_UNSIGNED, 4, integer},
-                                        {MPI_LONG, 8, integer},
-                                        {MPI_UINT64_T, 8, integer},
-                                        {MPI_FLOAT, 4, floating},
-                                        {MPI_DOUBLE, 8, floating},
-                                        {MPI_C_BOOL, 1, {MPI_LAND, MPI_LOR, MPI_LXOR, MPI_REPLACE, MPI_NO_OP}},
-                                        {MPI_BYTE, 1, {MPI_BAND, MPI_BOR, MPI_BXOR, MPI_REPLACE, MPI_NO_OP}}};
+  static const std::vector<Type> all{{MPI_CHAR, 1, integer},
+                                     {MPI_SIGNED_CHAR, 1, integer},
+                                     {MPI_UNSIGNED_CHAR, 1, integer},
+                                     {MPI_SHORT, 2, integer},
+                                     {MPI_UNSIGNED_SHORT, 2, integer},
+                                     {MPI_INT, 4, integer},
+                                     {MPI_UNSIGNED, 4, integer},
+                                     {MPI_LONG, 8, integer},
+                                     {MPI_UINT64_T, 8, integer},
+                                     {MPI_FLOAT, 4, floating},
+                                     {MPI_DOUBLE, 8, floating},
+                                     {MPI_C_BOOL, 1, {MPI_LAND, MPI_LOR, MPI_LXOR, MPI_REPLACE, MPI_NO_OP}},
+                                     {MPI_BYTE, 1, {MPI_BAND, MPI_BOR, MPI_BXOR, MPI_REPLACE, MPI_NO_OP}}};
   return all;
 }
 
 /// Elements of small values of both signs.
-std::vector<std::byte> random_elements(const Stepped& stepped, std::size_t count, std::mt19937_64& random) {
-  std::vector<std::byte> all(count * stepped.bytes);
+std::vector<std::byte> random_elements(const Type& type, std::size_t count, std::mt19937_64& random) {
+  std::vector<std::byte> all(count * type.bytes);
   for (std::size_t i = 0; i < count; ++i) {
     const int value = static_cast<int>(random() % 200) - 100;
     const auto put = [&](auto typed) { std::memcpy(all.data() + i * sizeof typed, &typed, sizeof typed); };
-    if (stepped.type == MPI_FLOAT) {
+    if (type.type == MPI_FLOAT) {
       put(static_cast<float>(value));
-    } else if (stepped.type == MPI_DOUBLE) {
+    } else if (type.type == MPI_DOUBLE) {
       put(static_cast<double>(value));
-    } else if (stepped.type == MPI_C_BOOL) {
+    } else if (type.type == MPI_C_BOOL) {
       put(value > 0);
     } else {
       std::int64_t wide = random() % 3 == 0 ? static_cast<std::int64_t>(random()) : value;
       if (random() % 4 == 0) wide = 0;
-      std::memcpy(all.data() + i * stepped.bytes, &wide, stepped.bytes);
+      std::memcpy(all.data() + i * type.bytes, &wide, type.bytes);
     }
   }
   return all;
@@ -86,43 +86,41 @@ void reduce(const std::byte* operands, std::byte* place, int elements, MPI_Datat
 }
 
 /// Changes some elements at the next rank, and the same ones in `oracle`, one by one.
-void change_both(Shared<std::byte>& shared, std::byte* oracle, const Stepped& stepped, MPI_Op op,
-                 std::mt19937_64& random) {
-  const std::size_t room = kStepsMemory / stepped.bytes;
+void change_both(Shared<std::byte>& shared, std::byte* oracle, const Type& type, MPI_Op op, std::mt19937_64& random) {
+  const std::size_t room = kMemory / type.bytes;
   const std::size_t first = random() % room;
   const std::size_t count = 1 + random() % std::min<std::size_t>(room - first, random() % 2 == 0 ? 4 : 100);
   const auto elements = static_cast<int>(count);
-  const auto at = static_cast<MPI_Aint>(first * stepped.bytes);
+  const auto at = static_cast<MPI_Aint>(first * type.bytes);
   const int next = (world_rank() + 1) % world_size();
-  const std::vector<std::byte> operands = random_elements(stepped, count, random);
+  const std::vector<std::byte> operands = random_elements(type, count, random);
   std::vector<std::byte> before(operands.size());
   std::byte* const place = oracle + at;
   const std::vector<std::byte> expected(place, place + operands.size());
   const bool fetches = op == MPI_NO_OP || random() % 2 == 0;
   if (fetches) {
-    MPI_Get_accumulate(operands.data(), elements, stepped.type, before.data(), elements, stepped.type, next, at,
-                       elements, stepped.type, op, shared.window);
+    MPI_Get_accumulate(operands.data(), elements, type.type, before.data(), elements, type.type, next, at, elements,
+                       type.type, op, shared.window);
   } else {
-    MPI_Accumulate(operands.data(), elements, stepped.type, next, at, elements, stepped.type, op, shared.window);
+    MPI_Accumulate(operands.data(), elements, type.type, next, at, elements, type.type, op, shared.window);
   }
   MPI_Win_flush(next, shared.window);
   char name[MPI_MAX_OBJECT_NAME] = {};
   int length = 0;
-  MPI_Type_get_name(stepped.type, name, &length);
-  const auto number = std::ranges::find(stepped.ops, op) - stepped.ops.begin();
+  MPI_Type_get_name(type.type, name, &length);
+  const auto number = std::ranges::find(type.ops, op) - type.ops.begin();
   const std::string what = "by operation " + std::to_string(number) + " of " + name + ": " + std::to_string(count) +
                            " elements from " + std::to_string(at) + " on";
   if (fetches) expect(before == expected, "the elements before " + what);
   if (op == MPI_REPLACE) {
     std::memcpy(place, operands.data(), operands.size());
   } else if (op != MPI_NO_OP) {
-    reduce(operands.data(), place, elements, stepped.type, op);
+    reduce(operands.data(), place, elements, type.type, op);
   }
-  std::vector<std::byte> all(kStepsMemory);
-  MPI_Get(all.data(), static_cast<int>(kStepsMemory), MPI_BYTE, next, 0, static_cast<int>(kStepsMemory), MPI_BYTE,
-          shared.window);
+  std::vector<std::byte> all(kMemory);
+  MPI_Get(all.data(), static_cast<int>(kMemory), MPI_BYTE, next, 0, static_cast<int>(kMemory), MPI_BYTE, shared.window);
   MPI_Win_flush(next, shared.window);
-  expect(std::memcmp(all.data(), oracle, kStepsMemory) == 0, "an accumulate " + what);
+  expect(std::memcmp(all.data(), oracle, kMemory) == 0, "an accumulate " + what);
 }
 
 /// All ranks add ones to random parts of the same numbers, and count what they have added.
@@ -172,19 +170,19 @@ void add_to_shared_memory() {
 
 }  // namespace
 
-void run_steps() {
+void run_accumulates() {
   const auto seed = static_cast<std::uint64_t>(world_rank()) + 20;
   std::mt19937_64 random(seed);
-  Shared<std::byte> shared(static_cast<int>(kStepsMemory));
+  Shared<std::byte> shared(static_cast<int>(kMemory));
   MPI_Win_lock_all(0, shared.window);
-  for (const Stepped& stepped : stepped_types()) {
+  for (const Type& type : types_of_accumulates()) {
     const int next = (world_rank() + 1) % world_size();
-    std::vector<std::byte> oracle = random_elements(stepped, kStepsMemory / stepped.bytes, random);
-    MPI_Put(oracle.data(), static_cast<int>(kStepsMemory), MPI_BYTE, next, 0, static_cast<int>(kStepsMemory), MPI_BYTE,
+    std::vector<std::byte> oracle = random_elements(type, kMemory / type.bytes, random);
+    MPI_Put(oracle.data(), static_cast<int>(kMemory), MPI_BYTE, next, 0, static_cast<int>(kMemory), MPI_BYTE,
             shared.window);
     MPI_Win_flush(next, shared.window);
     for (int i = 0; i < 300; ++i)
-      change_both(shared, oracle.data(), stepped, stepped.ops[random() % stepped.ops.size()], random);
+      change_both(shared, oracle.data(), type, type.ops[random() % type.ops.size()], random);
   }
   MPI_Win_unlock_all(shared.window);
   add_parts<signed char>(MPI_SIGNED_CHAR, "chars");

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns of accumulates to the same memory: of many elements beside single ones, and of a rank that dies in its own.
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "tests/mpi_rma/checks.hpp"
+#include "tests/mpi_rma/programs.hpp"
+
+namespace {
+
+using namespace checks;
+
+constexpr int kNumbersOfBlock = 8192;  // a rank at a time changes those of a block
+constexpr int kMany = 20000;           // in three blocks
+
+/// Adds 1 to some numbers of rank 0, by one of MPI's calls for it.
+void add_some(MPI_Win window, int first, int count, int call) {
+  static const std::vector<std::int64_t> ones(kMany, 1);
+  std::vector<std::int64_t> before(static_cast<std::size_t>(count));
+  if (call == 0) {
+    MPI_Get_accumulate(ones.data(), count, MPI_INT64_T, before.data(), count, MPI_INT64_T, 0, first, count, MPI_INT64_T,
+                       MPI_SUM, window);
+  } else if (call == 1) {
+    MPI_Accumulate(ones.data(), count, MPI_INT64_T, 0, first, count, MPI_INT64_T, MPI_SUM, window);
+  } else {
+    for (int i = first; i < first + count; ++i)
+      MPI_Fetch_and_op(ones.data(), before.data(), MPI_INT64_T, 0, i, MPI_SUM, window);
+  }
+}
+
+/// All ranks add to numbers around the edges of blocks, long accumulates beside single numbers.
+void add_around_edges(bool allocate) {
+  Shared<std::int64_t> shared(kMany, allocate);
+  std::mt19937_64 random(seed() + static_cast<unsigned>(world_rank()));
+  std::vector<std::int64_t> added(kMany);
+  MPI_Win_lock_all(0, shared.window);
+  for (int i = 0; i < 600; ++i) {
+    const int edge = kNumbersOfBlock * static_cast<int>(1 + random() % 2);
+    const int first = edge - static_cast<int>(random() % 20);
+    const bool single = random() % 2 == 0;
+    const int count = 1 + static_cast<int>(random() % (single ? 20 : 1000));
+    add_some(shared.window, first, count, single ? 2 : static_cast<int>(random() % 2));
+    for (int j = first; j < first + count; ++j) ++added[static_cast<std::size_t>(j)];
+  }
+  MPI_Win_unlock_all(shared.window);
+  std::vector<std::int64_t> all(kMany);
+  MPI_Allreduce(added.data(), all.data(), kMany, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Win_lock(MPI_LOCK_SHARED, world_rank(), 0, shared.window);
+  for (int j = 0; world_rank() == 0 && j < kMany; ++j)
+    expect_equal(shared.memory[j], all[static_cast<std::size_t>(j)], "the sum at " + std::to_string(j));
+  MPI_Win_unlock(world_rank(), shared.window);
+}
+
+/// A rank that writes into memory which it must not read, while it has the turn.
+[[noreturn]] void die_in_a_turn(MPI_Win window) {
+  const rlimit no_core{0, 0};
+  setrlimit(RLIMIT_CORE, &no_core);
+  std::signal(SIGSEGV, SIG_DFL);
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  void* const forbidden = mmap(nullptr, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  MPI_Accumulate(forbidden, 2, MPI_INT64_T, 0, 0, 2, MPI_INT64_T, MPI_SUM, window);
+  std::_Exit(3);  // it has read what it must not
+}
+
+}  // namespace
+
+void run_turns() {
+  for (const bool allocate : {true, false}) add_around_edges(allocate);
+}
+
+/// Two ranks raise a flag each, and look at the other one's: one of them at least sees it.
+void run_flags() {
+  constexpr int kRounds = 20000;
+  constexpr int kApart = kNumbersOfBlock;  // in a block with the same turn the second rank would find all of the first
+  Shared<std::int64_t> shared(2 * kApart);
+  const int self = world_rank() % 2;
+  std::vector<unsigned char> seen(kRounds);
+  MPI_Win_lock_all(0, shared.window);
+  for (std::int64_t round = 1; round <= kRounds; ++round) {
+    std::int64_t found = 0;
+    MPI_Accumulate(&round, 1, MPI_INT64_T, 0, self * kApart, 1, MPI_INT64_T, MPI_REPLACE, shared.window);
+    MPI_Win_flush(0, shared.window);
+    MPI_Fetch_and_op(nullptr, &found, MPI_INT64_T, 0, (1 - self) * kApart, MPI_NO_OP, shared.window);
+    MPI_Win_flush(0, shared.window);
+    seen[static_cast<std::size_t>(round - 1)] = found >= round ? 1 : 0;
+    while (found < round) {  // so that both begin the next round at about the same time
+      MPI_Fetch_and_op(nullptr, &found, MPI_INT64_T, 0, (1 - self) * kApart, MPI_NO_OP, shared.window);
+      MPI_Win_flush(0, shared.window);
+    }
+  }
+  MPI_Win_unlock_all(shared.window);
+  std::vector<unsigned char> by_any(kRounds);
+  MPI_Allreduce(seen.data(), by_any.data(), kRounds, MPI_UNSIGNED_CHAR, MPI_MAX, MPI_COMM_WORLD);
+  expect_equal(std::accumulate(by_any.begin(), by_any.end(), 0), kRounds,
+               "rounds in which a rank saw the other's flag");
+}
+
+/// Two ranks, of which the second one dies. Ends the process.
+void run_lost_turn() {
+  const Shared<std::int64_t> shared(2);
+  MPI_Win_set_errhandler(shared.window, MPI_ERRORS_RETURN);
+  MPI_Win_lock_all(0, shared.window);
+  const std::int64_t one = 1;
+  MPI_Accumulate(&one, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, MPI_SUM,
+                 shared.window);  // the next one goes the short way
+  if (world_rank() == 1) die_in_a_turn(shared.window);
+  int code = MPI_SUCCESS;
+  while (code == MPI_SUCCESS) code = MPI_Accumulate(&one, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, MPI_SUM, shared.window);
+  std::printf("the turn of a dead rank has ended in an error\n");
+  std::fflush(stdout);
+  std::_Exit(0);
+}
