@@ -24,6 +24,9 @@ struct Posts {
 };
 Posts posts();
 
+/// While they are held, no accesses of this process are posted.
+void hold_accesses(bool held);
+
 /// From now on none of what is posted in this process can be reached from a GPU's stream: there is no memory for it.
 void refuse_reaching();
 
