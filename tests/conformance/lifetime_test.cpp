@@ -66,7 +66,7 @@ void open_and_close(Context& context, const Case& one, int rounds) {
   }
 }
 
-/// What has grown by more than chance, and by how much.
+/// Names what has grown by more than chance, with its growth.
 std::string growth(const Usage& before, const Usage& after) {
   const auto more = [](const std::string& what, long grown, long most) {
     return grown > most ? what + ": " + std::to_string(grown) + " more; " : "";

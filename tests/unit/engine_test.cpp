@@ -194,7 +194,7 @@ TEST(Engine, polls_words_with_pauses) {
   EXPECT_LT(1000 * (std::clock() - used_before) / CLOCKS_PER_SEC, 100) << "ms of the processor's time";
   EXPECT_GT(transport.polls() - before, 5);
   // Something new: it polls without pauses again, unless another program has its processor meanwhile.
-  constexpr int kEnough = 5;  // a pause that is over when it begins is rare
+  constexpr int kEnough = 5;  // pauses may end before they begin, but rarely
   int without_pauses = 0;
   for (int tries = 0; tries < 300 && without_pauses < kEnough; ++tries) {
     const int sleepless = desk.sleepless();
