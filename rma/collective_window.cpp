@@ -168,7 +168,7 @@ void CollectiveWindow::Impl::close(std::optional<Timeout> timeout) {
 void CollectiveWindow::Impl::shut(Limit limit) {
   if (!closing_) {
     try {
-      links.peers.flush_all(limit);
+      links.peers.drain_all(limit);  // before a peer closes the words, after which no change can reach them
       links.fence.pass(limit, nullptr);
     } catch (const Error& error) {
       if (error.code() == Code::timeout) throw;

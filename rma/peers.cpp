@@ -49,6 +49,12 @@ void Peers::flush_all(base::Limit& limit) {
   for (auto& [rank, peer] : peers_) flush(peer, limit);
 }
 
+void Peers::drain_all(base::Limit& limit) {
+  flush_all(limit);
+  for (auto& [rank, peer] : peers_)
+    if (peer.has_words) in_steps(limit, [&](Timeout step) { peer.words.drain(step); });
+}
+
 void Peers::check_alive(Rank rank) {
   Peer* const known = peers_.find(rank);
   if (known != nullptr && known->words.peer() >= 0) static_cast<void>(known->words.connected());

@@ -5,6 +5,7 @@
 #include <mpi.h>
 #include <time.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -61,6 +62,13 @@ inline double load_while_asleep() {
   const auto began = std::chrono::steady_clock::now();
   std::this_thread::sleep_for(kLong);
   return (used() - before) / std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+}
+
+/// The least of some tries: beside other programs a wake may cost more.
+inline double least_load_while_asleep() {
+  double least = 1;
+  for (int tries = 0; tries < 5 && least >= kIdle; ++tries) least = std::min(least, load_while_asleep());
+  return least;
 }
 
 /// Folders in /proc of the threads that run host streams: the background's is one of them.

@@ -31,15 +31,17 @@ inline Ended run(const std::string& command) {
   return ended;
 }
 
+/// The launcher, with a limit for ranks that hang. MPI spins, so beside other programs its ranks take ten times as
+/// long.
+inline std::string launcher(int ranks) { return "timeout 100 " MPIEXEC " -n " + std::to_string(ranks) + " "; }
+
 /// Runs ranks of stream MPI. `names`: of the programs that the ranks run. `settings`: variables of the environment.
 /// `killed`: a rank is killed. A shell hides that from MPICH's launcher, which would end the others.
 inline Ended run_ranks(int ranks, const std::string& names, const std::string& settings, bool killed = false,
                        const std::string& how = "--programs") {
   const std::string rank =
       "env SLUICE_TIMEOUT=10s SLUICE_CONNECT_TIMEOUT=10s " + settings + " " + this_program() + " " + how + " " + names;
-  const std::string launch = "timeout 30 " MPIEXEC " -n " + std::to_string(ranks);
-  return run(killed ? launch + " -disable-auto-cleanup sh -c 'trap \"\" USR1; " + rank + "; true'"
-                    : launch + " " + rank);
+  return run(launcher(ranks) + (killed ? "-disable-auto-cleanup sh -c 'trap \"\" USR1; " + rank + "; true'" : rank));
 }
 
 inline void expect_passed(int ranks, const std::string& names, const std::string& settings = "") {

@@ -19,6 +19,7 @@
 #include "tests/conformance/cases.hpp"
 #include "tests/conformance/random_seed.hpp"
 #include "tests/faults/killed.hpp"
+#include "tests/faults/wrapped.hpp"
 
 namespace {
 
@@ -684,6 +685,31 @@ TEST_P(CollectiveWindows, live_side_by_side) {
   });
 }
 
+class LateWords : public CollectiveCases {};
+
+/// `unlock` does not wait until its lock is subtracted.
+TEST_P(LateWords, of_an_unlock_are_awaited_by_the_end_of_the_window) {
+  run_peers(peers(), [](Context& context) {
+    constexpr std::size_t kLeftWindow = 10;  // on the board
+    const Buffer memory(context, GetParam(), 64);
+    CollectiveWindow window(context, kWindow, memory.all());
+    std::jthread releasing;
+    if (context.rank() == 1) {
+      window.lock(0, Lock::exclusive);
+      hold_accesses(true);
+      window.unlock(0);
+      releasing = std::jthread([] {  // once the window is closed at rank 0, which may not be
+        const auto end = Clock::now() + 300ms;
+        while (board().word(kLeftWindow).load() == 0 && Clock::now() < end) std::this_thread::yield();
+        hold_accesses(false);
+      });
+    }
+    window.close();
+    board().set(kLeftWindow + static_cast<std::size_t>(context.rank()), 1);
+    board().meet(context);
+  });
+}
+
 long resident_kib() {
   if (!kSanitized) ::malloc_trim(0);
   std::ifstream status("/proc/self/status");
@@ -896,6 +922,7 @@ INSTANTIATE_IN_ITS_RANKS(Quick, Fences, testing::ValuesIn(of_ranks({1, 2, 3, 5})
 INSTANTIATE_IN_ITS_RANKS(Quick, Posts, testing::ValuesIn(of_ranks({1, 2, 3, 5})), CaseName());
 INSTANTIATE_IN_ITS_RANKS(Quick, WindowLocks, testing::ValuesIn(of_ranks({1, 2, 3, 5})), CaseName());
 INSTANTIATE_IN_ITS_RANKS(Quick, CollectiveWindows, testing::ValuesIn(of_ranks({1, 2, 3, 5})), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, LateWords, testing::ValuesIn(on({{"posted", "posted"}}, {Case{}})), CaseName());
 INSTANTIATE_IN_ITS_RANKS(Quick, LostCollectives, testing::ValuesIn(of_processes()), CaseName());
 
 }  // namespace

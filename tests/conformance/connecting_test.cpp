@@ -102,7 +102,15 @@ TEST_P(Connecting, in_program_order_a_put_gives_up_after_the_connect_timeout_and
       board().set(kOpen, 1);
       board().await(kPassed, 1);
       fill(buffer.bytes(), {0, kTag, 1});
-      sender.put({});
+      expect_within(10s, [&] {
+        try {
+          sender.put({});
+          return true;
+        } catch (const Error& late) {  // on a busy machine the limit may be too short for this, too
+          if (late.code() != Code::timeout) throw;
+          return false;
+        }
+      });
       EXPECT_EQ(sender.epoch(), 1U);
       board().meet(context);
     } else {

@@ -118,6 +118,7 @@ TEST_P(Plans, mix_what_the_nic_fires_and_what_the_engine_posts) {
 /// More than a NIC has entries for.
 TEST_P(Plans, of_three_hundred_channels) {
   Peers peers = GetParam().peers();
+  peers.limit = 90s;
   peers.environment = {"SLUICE_TRIGGER_ENTRIES=252"};  // as many as one of two ranks gets of cxi's 504
   run_peers(peers, [](Context& context) {
     const Case& one = GetParam();

@@ -30,6 +30,7 @@ std::atomic<base::Word*> g_newest_signal{nullptr};
 std::atomic<std::uint64_t> g_rests{0};
 std::atomic<std::uint64_t> g_messages{0};
 std::atomic<std::uint64_t> g_accesses{0};
+std::atomic<bool> g_accesses_held{false};
 std::atomic<bool> g_reaching_refused{false};
 std::atomic<Rank> g_path_lost{-1};
 std::atomic<bool> g_held{false};
@@ -175,7 +176,7 @@ class PostedAccess final : public EngineAccess, private UnderWay::Finisher {
   }
 
   bool post(std::uint64_t epoch, const Request& request) override {
-    if (dice_.one_in(3)) return false;
+    if (g_accesses_held || dice_.one_in(3)) return false;
     if (!request.local.empty() || request.counter != Request::kNone) g_accesses.fetch_add(1);
     requests_[epoch] = request;
     under_way_->add({this, epoch, {}, dice_.below(3)});
@@ -501,6 +502,7 @@ base::Word& newest_signal() { return *g_newest_signal.load(); }
 std::uint64_t rests() { return g_rests.load(); }
 Posts posts() { return {g_messages.load(), g_accesses.load()}; }
 void hold(bool held) { g_held = held; }
+void hold_accesses(bool held) { g_accesses_held = held; }
 void refuse_reaching() { g_reaching_refused = true; }
 void lose_path_to(Rank peer) { g_path_lost = peer; }
 

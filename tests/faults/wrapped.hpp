@@ -25,6 +25,8 @@ Posts posts();
 
 /// Holds back all that is posted in this process, so that nothing completes; or lets it go on.
 void hold(bool held);
+/// While they are held, no accesses of this process are posted.
+void hold_accesses(bool held);
 
 /// From now on none of what is posted in this process can be reached from a GPU's stream: there is no memory for it.
 void refuse_reaching();

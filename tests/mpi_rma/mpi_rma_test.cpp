@@ -22,8 +22,8 @@ using mpi_ranks::Ended;
 
 /// Runs programs on so many ranks.
 Ended run(int ranks, const std::string& names, const std::string& settings = "SLUICE_LOG=info") {
-  return mpi_ranks::run("timeout 60 " MPIEXEC " -n " + std::to_string(ranks) + " env " + settings + " " +
-                        mpi_ranks::this_program() + " --programs " + names);
+  return mpi_ranks::run(mpi_ranks::launcher(ranks) + "env " + settings + " " + mpi_ranks::this_program() +
+                        " --programs " + names);
 }
 
 constexpr const char* kLogged = "SLUICE_LOG=info";
@@ -137,7 +137,7 @@ TEST(MpiWindows, calls_that_programs_make_often_take_few_instructions) {
       {"posted", 2300},           // 2029, with those of MPICH 4.0.2
   };
   for (const auto& [call, most] : limits) {
-    const Ended ended = mpi_ranks::run("timeout 60 " MPIEXEC " -n 1 env MPI_RMA_TEST_CALL=" + std::string(call) + " " +
+    const Ended ended = mpi_ranks::run(mpi_ranks::launcher(1) + "env MPI_RMA_TEST_CALL=" + std::string(call) + " " +
                                        mpi_ranks::this_program() + " --counted");
     if (ended.output.find("not counted: ") != std::string::npos) {
       std::printf("SKIPPED-HERE: MpiWindows.calls_that_programs_make_often_take_few_instructions: not counted\n");

@@ -159,8 +159,13 @@ TEST(Mpis, works_over_networks) {
   expect_passed(2, "ping_pong doubles ready sends_first types together answered",
                 "MPIS_TEST_STREAM=host SLUICE_BACKENDS=ofi:tcp");
   expect_passed(3, "answered_collectives", "MPIS_TEST_STREAM=host SLUICE_BACKENDS=ofi:tcp");
-  const Ended ended = run_ranks(2, "killed_in_put", "SLUICE_TIMEOUT=1h SLUICE_BACKENDS=ofi:tcp", true);
-  EXPECT_NE(ended.output.find("the peer is lost"), std::string::npos) << ended.output;
+  // On a busy machine the peer may have all bytes before it dies.
+  bool lost = false;
+  for (int tries = 0; tries < 10 && !lost; ++tries) {
+    const Ended ended = run_ranks(2, "killed_in_put", "SLUICE_TIMEOUT=1h SLUICE_BACKENDS=ofi:tcp", true);
+    lost = ended.output.find("the peer is lost") != std::string::npos;
+  }
+  EXPECT_TRUE(lost);
 }
 
 /// Prints the cost of a step of run_steps, which this process steps in a child.

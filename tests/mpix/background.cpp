@@ -87,7 +87,7 @@ void run_cray_idle() {
     fill(buffer, 0, 1);
     queue.send(buffer, peer);
     queue.start();
-    const double load = load_while_asleep();
+    const double load = least_load_while_asleep();
     expect(load < kIdle, "a rank whose message waits for credit uses " + std::to_string(load) + " of a core");
     tell(peer);
   } else {

@@ -516,14 +516,21 @@ TEST_F(Trace, has_events_once_of_a_process_that_was_killed_after_it_had_added_th
 TEST_F(Trace, waits_for_another_process_that_merges) {
   std::filesystem::create_directory(folder_);
   Program another([this] {
+    sigset_t go;
+    sigemptyset(&go);
+    sigaddset(&go, SIGUSR1);
+    ::sigprocmask(SIG_BLOCK, &go, nullptr);
     std::ofstream(folder_ + "/merging") << sluice::base::process_name();
     ::write(STDOUT_FILENO, "\n", 1);
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    int signal = 0;
+    ::sigwait(&go, &signal);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the other one waits by then, usually
     return ::unlink((folder_ + "/merging").c_str());
   });
   another.read_line();
   recorded("job", [] { const trace::Span slice("slice"); });
   EXPECT_EQ(std::filesystem::file_size(file_), 0U);
+  another.signal(SIGUSR1);
   merge_the_rest();
   EXPECT_EQ(of_phase("X").size(), 1U);
   EXPECT_EQ(another.result().code, 0);
