@@ -84,6 +84,14 @@ std::string MappedPut::describe() const {
   return how_ + copy_.describe() + (past_cache ? ", past the cache" : "");
 }
 
+void MappedPut::fetch_next(device::Lane lane, std::uint64_t epoch, Range part) {
+  if (lane.gpu != nullptr || !copy_.on_host() || !watch_.next_has_credit(epoch)) return;
+  std::byte* const to = target_.at(epoch) + part.offset;
+  if (part.bytes < base::CrossingCopy::kLeast)
+    return base::fetch_to_write.load(std::memory_order_relaxed)(to, part.bytes);
+  crossing_->fetch_ahead(to, part.bytes);
+}
+
 /// Slots that are neighbours at both ends are one copy. A GPU's are not: their copies may go through a single slot.
 void MappedPut::move_all(device::Lane lane, std::uint64_t first, std::uint64_t last) {
   const std::size_t bytes = source_.slot_bytes;

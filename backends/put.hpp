@@ -148,8 +148,15 @@ class MappedPut final : public StreamPut {
       }
     }
     raise_signal(lane, signal_, epoch);
+    if (part.bytes >= kLeastFetched && part.bytes <= kMostFetched) fetch_next(lane, epoch + 1, part);
   }
+  /// The peer has read the lines of the next slot. Fetched while it reads this one, they need not be waited for then.
+  [[gnu::noinline]] void fetch_next(device::Lane lane, std::uint64_t epoch, Range part);
   void move_all(device::Lane lane, std::uint64_t first, std::uint64_t last) override;
+
+  // Fewer lines are fetched as fast by the copy itself; with more, the fetch takes as long as it saves.
+  static constexpr std::size_t kLeastFetched = 2048;
+  static constexpr std::size_t kMostFetched = 8192;
 
   std::string how_;
   std::unique_ptr<base::CrossingCopy> crossing_;  // null: its copies are short, or are a GPU's

@@ -187,11 +187,22 @@ LongCopy best_here() noexcept { return copy_128; }
 
 #endif
 
+/// Without the attribute the compiler fetches lines for reading, and a write to such a line waits as long as to any
+/// other.
+#if defined(__x86_64__)
+[[gnu::target("prfchw")]]
+#endif
+void fetch_lines_to_write(std::byte* at, std::size_t bytes) noexcept {
+  constexpr std::size_t kLine = 64;
+  for (std::size_t line = 0; line < bytes; line += kLine) __builtin_prefetch(at + line, 1);
+}
+
 const bool g_chosen = (copy_long.store(best_here()), true);
 
 }  // namespace
 
 constinit std::atomic<LongCopy> copy_long{copy_128};  // until the program has been loaded
+constinit std::atomic<FetchToWrite> fetch_to_write{fetch_lines_to_write};
 
 void prepare_copies(std::size_t past_cache_from, bool choose) {
   nontemporal_min.store(past_cache_from);

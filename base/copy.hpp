@@ -36,6 +36,11 @@ using LongCopy = void (*)(std::byte* to, const std::byte* from, std::size_t byte
 /// Copies more than 32 bytes, as is best on this processor.
 extern constinit std::atomic<LongCopy> copy_long;
 
+using FetchToWrite = void (*)(std::byte* at, std::size_t bytes) noexcept;
+/// Begins to fetch the lines of memory that this core will write soon, and does not wait for them. Cores that have read
+/// them lose them.
+extern constinit std::atomic<FetchToWrite> fetch_to_write;
+
 /// The first and the last `Unit` of the bytes, which overlap if there are less than two. All is loaded before anything
 /// is stored (see copy.cpp).
 template <class Unit>

@@ -2,6 +2,7 @@
 #include "base/crossing_copy.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/words.hpp"
 
@@ -34,12 +35,16 @@ void copy_crossing(bool past_cache, std::byte* to, const std::byte* from, std::s
   copy_bytes(to, from, bytes);
 }
 
+CrossingChoice::Turn CrossingChoice::coming(std::size_t bytes) const noexcept {
+  if (turn_ >= kWays * kRow) return {.way = fastest(bytes)};
+  return {.way = static_cast<CrossingWay>(turn_ / kRow), .timed = turn_ % kRow >= kRow / 2};
+}
+
 CrossingChoice::Turn CrossingChoice::next(std::size_t bytes) noexcept {
-  const std::uint32_t turn = turn_;
-  turn_ = (turn + 1) % kPeriod;
-  if (turn < kWays * kRow) return {.way = static_cast<CrossingWay>(turn / kRow), .timed = turn % kRow >= kRow / 2};
-  first_period_ = false;
-  return {.way = fastest(bytes)};
+  const Turn turn = coming(bytes);
+  if (turn_ >= kWays * kRow) first_period_ = false;
+  turn_ = (turn_ + 1) % kPeriod;
+  return turn;
 }
 
 /// In the first period the shortest time counts. Later, a copy that was interrupted took long, and tells little.
@@ -62,14 +67,31 @@ void CrossingCopy::operator()(std::byte* to, const std::byte* from, std::size_t 
     past_cache_lately_.store(false, std::memory_order_relaxed);
     return copy_crossing(false, to, from, bytes);
   }
-  const int power = static_cast<int>(std::bit_width(bytes)) - 1 - kFirstPower;
-  CrossingChoice& choice = choices_[static_cast<std::size_t>(std::clamp(power, 0, static_cast<int>(kPowers) - 1))];
+  CrossingChoice& choice = choice_of(bytes);
+  const std::chrono::nanoseconds fetching = std::exchange(fetching_, {});
   const CrossingChoice::Turn turn = choice.next(bytes);
   past_cache_lately_.store(turn.way == CrossingWay::past_cache, std::memory_order_relaxed);
   if (!turn.timed) return copy_by(turn.way, to, from, bytes);
   const auto began = Clock::now();
   copy_by(turn.way, to, from, bytes);
-  choice.took(turn.way, Clock::now() - began);
+  choice.took(turn.way, Clock::now() - began + fetching);
+}
+
+/// A fetch counts as part of its copy, which would have to wait for these lines.
+void CrossingCopy::fetch_ahead(std::byte* to, std::size_t bytes) noexcept {
+  const FetchToWrite fetch = fetch_to_write.load(std::memory_order_relaxed);
+  if (!crossing_copies_choose.load(std::memory_order_relaxed)) return fetch(to, bytes);
+  const CrossingChoice::Turn turn = choice_of(bytes).coming(bytes);
+  if (turn.way == CrossingWay::past_cache) return;
+  if (!turn.timed) return fetch(to, bytes);
+  const auto began = Clock::now();
+  fetch(to, bytes);
+  fetching_ = Clock::now() - began;
+}
+
+CrossingChoice& CrossingCopy::choice_of(std::size_t bytes) noexcept {
+  const int power = static_cast<int>(std::bit_width(bytes)) - 1 - kFirstPower;
+  return choices_[static_cast<std::size_t>(std::clamp(power, 0, static_cast<int>(kPowers) - 1))];
 }
 
 }  // namespace sluice::base

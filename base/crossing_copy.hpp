@@ -43,9 +43,11 @@ class CrossingChoice {
     CrossingWay way = CrossingWay::c_library;
     bool timed = false;
   };
+  /// Turn that `next` will return.
+  Turn coming(std::size_t bytes) const noexcept;
   /// For the next copy.
   Turn next(std::size_t bytes) noexcept;
-  /// The time of a copy; past the cache, with the fence behind it.
+  /// The time of a copy, and of the fetch ahead of it; past the cache, with the fence behind it.
   void took(CrossingWay way, std::chrono::nanoseconds time) noexcept;
   CrossingWay fastest(std::size_t bytes) const noexcept;
 
@@ -65,6 +67,8 @@ class CrossingCopy {
 
   /// `bytes`: at least kLeast. No reader sees a later store before the copy. `to` and `from` do not overlap.
   void operator()(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
+  /// Fetches the target's lines for the next copy, unless it goes past the cache.
+  void fetch_ahead(std::byte* to, std::size_t bytes) noexcept;
   /// Any thread.
   bool past_cache_lately() const noexcept { return past_cache_lately_.load(std::memory_order_relaxed); }
 
@@ -72,7 +76,10 @@ class CrossingCopy {
   static constexpr std::size_t kPowers = 10;
   static constexpr int kFirstPower = std::bit_width(kLeast) - 1;
 
+  CrossingChoice& choice_of(std::size_t bytes) noexcept;
+
   std::array<CrossingChoice, kPowers> choices_;  // by the power of two of the bytes
+  std::chrono::nanoseconds fetching_{};          // ahead of the next copy, if its time counts
   std::atomic<bool> past_cache_lately_{false};
 };
 

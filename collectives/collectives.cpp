@@ -245,10 +245,13 @@ Collective broadcast(Context& context, std::string_view name, const Slice& data,
   const collectives::Chooser& chooser = maker.chooser();
   const collectives::Model model = chooser.between();
   const collectives::Levels levels = model.levels_to_broadcast(context.size(), data.bytes());
+  // Shares always land in place; along trees long messages do.
+  collectives::Time by_shares = model.shared_broadcast(context.size(), data.bytes());
+  if (!collectives::Model::is_long(data.bytes())) by_shares += model.reading(data.bytes());
   const collectives::Choice choice =
       chooser.choose(std::to_string(data.bytes()) + " bytes, " + std::to_string(size) + " ranks",
                      {{"binomial tree", model.binomial_broadcast(context.size(), data.bytes())},
-                      {"shares", model.shared_broadcast(context.size(), data.bytes())},
+                      {"shares", by_shares},
                       {"level tree", model.level_broadcast(context.size(), data.bytes(), levels)}});
   const std::size_t chosen = maker.choose({"binomial tree", "shares", "level tree"}, choice.best, choice.why);
   maker.schedule.contents += ", " + std::to_string(data.bytes()) + " bytes";

@@ -81,6 +81,11 @@ Time Model::arrival(std::size_t bytes) const {
 
 Time Model::copying(std::size_t bytes) const { return {.memory = costs_->copy(bytes)}; }
 
+/// A copy out of a landing fetches the lines as well; the rest of its time is that of the copy within one core.
+Time Model::reading(std::size_t bytes) const {
+  return {.memory = std::max(0.0, costs_->copy(bytes) - costs_->way(bytes))};
+}
+
 /// The cost of one copy: the way of a message and the copy out of its landing contain one each, and more.
 Time Model::own_block(std::size_t bytes) const {
   const double copy = std::min(costs_->way(bytes), costs_->copy(bytes));

@@ -46,6 +46,9 @@ class Model {
   /// From the end of a put.
   Time arrival(std::size_t bytes) const;
   Time copying(std::size_t bytes) const;
+  /// Extra time of a program that reads bytes which landed in its memory: a copy there would have fetched their lines
+  /// from the peer's core.
+  Time reading(std::size_t bytes) const;
   /// Copying this rank's own block, as far as that takes longer than its last put is under way.
   Time own_block(std::size_t bytes) const;
   /// Longer messages land in their place.

@@ -39,6 +39,8 @@ class Reduction {
 
   Place from() const noexcept { return from_; }
   std::size_t bytes() const noexcept { return bytes_; }
+  /// The bytes of the result that are not this rank's share.
+  std::size_t from_others() const noexcept { return bytes_ - bytes_ / static_cast<std::size_t>(schedule_.size); }
   std::size_t wide_size() const noexcept { return wide(size_); }
   /// So many bytes of the program's numbers, as they are combined.
   std::size_t wide(std::size_t bytes) const noexcept { return is_narrow_ ? 2 * bytes : bytes; }
@@ -132,10 +134,11 @@ Collective make_reduce(Context& context, std::string_view name, const Slice& fro
   const collectives::Chooser& chooser = maker.chooser();
   const collectives::Model model = chooser.between();
   const collectives::Levels levels = model.levels_to_reduce(context.size(), numbers.bytes());
-  const collectives::Choice choice =
-      chooser.choose(numbers.size_text(), {{"binomial tree", model.binomial_reduce(context.size(), numbers.bytes())},
-                                           {"shares", model.shared_reduce(context.size(), numbers.bytes())},
-                                           {"level tree", model.level_reduce(numbers.bytes(), levels)}});
+  const collectives::Choice choice = chooser.choose(
+      numbers.size_text(),
+      {{"binomial tree", model.binomial_reduce(context.size(), numbers.bytes())},
+       {"shares", model.shared_reduce(context.size(), numbers.bytes()) + model.reading(numbers.from_others())},
+       {"level tree", model.level_reduce(numbers.bytes(), levels)}});
   const std::size_t chosen = numbers.in_order()
                                  ? maker.choose({"shares"}, 0, collectives::kInOrder) + 1
                                  : maker.choose({"binomial tree", "shares", "level tree"}, choice.best, choice.why);
@@ -165,7 +168,7 @@ Collective make_allreduce(Context& context, std::string_view name, const Slice& 
   const collectives::Choice choice = chooser.choose(
       numbers.size_text(),
       {{"recursive doubling", model.doubling_allreduce(context.size(), numbers.bytes())},
-       {"shares", model.shared_allreduce(context.size(), numbers.bytes())},
+       {"shares", model.shared_allreduce(context.size(), numbers.bytes()) + model.reading(numbers.from_others())},
        {"lanes", lanes_allreduce(chooser.within(), model, nodes.count(), collectives::lanes_of(nodes), numbers.bytes()),
         has_lanes}});
   const std::size_t way = numbers.in_order()

@@ -5,7 +5,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/access.hpp"
@@ -182,6 +184,91 @@ bool puts_of_windows_try(std::size_t bytes) {
   for (std::uint32_t i = 0; i <= 2 * CrossingChoice::kRow; ++i) access.put_now(8, from.data(), bytes);
   EXPECT_TRUE(std::equal(from.begin(), from.end(), window.begin() + 8));
   return access.past_cache_lately();
+}
+
+/// Fetches for writing.
+std::vector<std::pair<const std::byte*, std::size_t>> g_fetched;
+
+/// Puts whose fetches are noted, into slots of which the next has its credit, or has not.
+class FetchesAhead : public CrossingCopies {
+ protected:
+  FetchesAhead() {
+    g_fetched.clear();
+    sluice::base::fetch_to_write = [](std::byte* at, std::size_t bytes) noexcept { g_fetched.emplace_back(at, bytes); };
+  }
+  ~FetchesAhead() override { sluice::base::fetch_to_write = before_; }
+
+  static constexpr int kSlots = 3;
+  static constexpr std::size_t kSlotBytes = 16384;
+
+  class Credited final : public NeverFails {
+   public:
+    bool next_has_credit(std::uint64_t epoch) noexcept override { return epoch <= last; }
+    std::uint64_t last = std::numeric_limits<std::uint64_t>::max();
+  };
+
+  void put(std::uint64_t epoch, sluice::backends::Range part) { put_.enqueue({}, epoch, part); }
+  const std::byte* slot(std::uint64_t epoch) const { return to_.data() + epoch % kSlots * kSlotBytes; }
+
+  Credited watch_;
+
+ private:
+  static sluice::backends::Slots slots(std::vector<std::byte>& of) {
+    sluice::backends::Slots slots{{}, kSlotBytes, kSlots};
+    slots.memory.data = of.data();
+    return slots;
+  }
+
+  const sluice::base::FetchToWrite before_ = sluice::base::fetch_to_write;
+  std::vector<std::byte> from_ = std::vector<std::byte>(kSlots * kSlotBytes);
+  std::vector<std::byte> to_ = std::vector<std::byte>(kSlots * kSlotBytes);
+  sluice::base::Word signal_;
+  sluice::base::Parking parking_;
+  sluice::backends::MappedPut put_{slots(from_), slots(to_), {&signal_, &parking_, {}}, watch_, {}, "mapped"};
+};
+
+TEST_F(FetchesAhead, are_of_the_same_part_of_the_next_slot) {
+  put(1, {128, 2048});
+  put(2, {0, 8192});
+  const std::vector<std::pair<const std::byte*, std::size_t>> expected = {{slot(2) + 128, 2048}, {slot(3), 8192}};
+  EXPECT_EQ(g_fetched, expected);
+  put(3, {0, 2047});
+  put(4, {0, 8193});
+  EXPECT_EQ(g_fetched, expected) << "of neither few bytes nor many";
+}
+
+TEST_F(FetchesAhead, leave_a_slot_that_the_receiver_has_not_released) {
+  watch_.last = 2;
+  put(1, {0, 2048});
+  put(2, {0, 2048});
+  EXPECT_EQ(g_fetched.size(), 1U);
+}
+
+/// The last fetch of a way that goes by the cache comes before its last copy but one.
+TEST_F(FetchesAhead, leave_what_goes_past_the_cache) {
+  CrossingCopy copy;
+  std::vector<std::byte> from(4096), to(4096);
+  for (std::uint32_t i = 0; i < kTries; ++i) {
+    copy(to.data(), from.data(), from.size());
+    copy.fetch_ahead(to.data(), to.size());
+  }
+  EXPECT_GE(g_fetched.size(), 2 * CrossingChoice::kRow - 1);
+  EXPECT_LE(g_fetched.size(), 2 * CrossingChoice::kRow);
+}
+
+TEST_F(FetchesAhead, are_counted_as_part_of_their_copies) {
+  sluice::base::fetch_to_write = [](std::byte*, std::size_t) noexcept {
+    const auto until = sluice::base::Clock::now() + std::chrono::milliseconds(1);
+    while (sluice::base::Clock::now() < until) {
+    }
+  };
+  CrossingCopy copy;
+  std::vector<std::byte> from(4096), to(4096);
+  for (std::uint32_t i = 0; i <= kTries; ++i) {
+    copy(to.data(), from.data(), from.size());
+    copy.fetch_ahead(to.data(), to.size());
+  }
+  EXPECT_TRUE(copy.past_cache_lately());
 }
 
 TEST_F(CrossingCopies, are_those_of_long_puts_into_windows) {

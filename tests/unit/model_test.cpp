@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The model of collectives: its closed forms against the schedules, walked step by step, and the trees that it chooses.
+#include <sluice/collectives.hpp>
+#include <sluice/run.hpp>
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -264,6 +267,22 @@ TEST(Model, alltoall_by_places_wins_with_small_blocks_on_many_nodes_and_puts_wit
   const Model between(built_in().network);
   EXPECT_LT(by_places(within, between, 16, 32, 8).total(), between.puts(512, 8).total());
   EXPECT_GT(by_leaders(within, between, 16, 32, 4096).total(), between.puts(512, 4096).total());
+}
+
+TEST(Model, what_lands_in_place_is_read_later) {
+  EXPECT_GT(Model(built_in().mapped).reading(4096).total(), 0);
+  EXPECT_EQ(Model(built_in().network).reading(4096).total(), 0);
+  const int code = sluice::run_threads(2, [](sluice::Context& context) {
+    sluice::Memory from = context.allocate(4096), to = context.allocate(4096);
+    const auto expect_chosen = [](sluice::Collective all, const std::string& algorithm) {
+      EXPECT_NE(all.describe().find("': " + algorithm + " ("), std::string::npos) << all.describe();
+      all.close();
+    };
+    expect_chosen(sluice::broadcast(context, "broadcast", to.all(), 0), "binomial tree");
+    expect_chosen(sluice::allreduce(context, "sum", sluice::Op::sum, sluice::Number::float64, from.all(), to.all()),
+                  "recursive doubling");
+  });
+  EXPECT_EQ(code, 0);
 }
 
 TEST(Model, sets_of_many_ranks_take_longer_than_sets_of_fewer) {
