@@ -91,7 +91,7 @@ bool add_chunk(std::size_t bytes) noexcept {
 // ---- what jemalloc asks for
 
 /// Pages of a new file are zero.
-void* more(extent_hooks_t*, void* where, std::size_t bytes, std::size_t alignment, bool*, bool* commit,
+void* more(extent_hooks_t*, void* where, std::size_t bytes, std::size_t alignment, bool* zero, bool* commit,
            unsigned) noexcept {
   if (where != nullptr || g_private) return nullptr;
   const std::size_t places = g_places.load(std::memory_order_relaxed);
@@ -105,6 +105,7 @@ void* more(extent_hooks_t*, void* where, std::size_t bytes, std::size_t alignmen
   }
   const std::uintptr_t at = start();
   g_used = at + bytes - reinterpret_cast<std::uintptr_t>(newest->data);
+  *zero = true;
   *commit = true;
   return reinterpret_cast<void*>(at);
 }
@@ -163,11 +164,19 @@ bool multiply(std::size_t count, std::size_t bytes, std::size_t& all) noexcept {
   return false;
 }
 
+/// Not the next one of that name, which may be jemalloc's. To look for it may allocate, but asks for no size.
+auto size_by_libc() noexcept {
+  static std::atomic<std::size_t (*)(void*)> found{nullptr};
+  if (const auto before = found.load(std::memory_order_relaxed); before != nullptr) return before;
+  void* const libc = ::dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
+  const auto now = reinterpret_cast<std::size_t (*)(void*)>(::dlsym(libc, "malloc_usable_size"));
+  found.store(now, std::memory_order_relaxed);
+  return now;
+}
+
 std::size_t size_of(void* block) noexcept {
   if (holds(block)) return ::sallocx(block, 0);
-  static const auto of_libc = reinterpret_cast<std::size_t (*)(void*)>(
-      ::dlsym(::dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD), "malloc_usable_size"));
-  return of_libc(block);
+  return size_by_libc()(block);
 }
 
 /// Null: there is no memory, and the block stays.
