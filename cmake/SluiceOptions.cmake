@@ -124,7 +124,7 @@ sluice_option(HWLOC HELP "The nearest network devices first" NEEDS hwloc_FOUND S
 
 # A sanitizer replaces malloc itself.
 if(PkgConfig_FOUND)
-  pkg_check_modules(jemalloc QUIET IMPORTED_TARGET jemalloc>=5.2)
+  pkg_check_modules(jemalloc QUIET IMPORTED_TARGET jemalloc>=5.3)
 endif()
 set(no_sanitizer ON)
 set(no_sanitizer_TEXT "a build without sanitizers")

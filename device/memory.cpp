@@ -2,6 +2,7 @@
 #include "device/memory.hpp"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
@@ -324,8 +325,10 @@ std::shared_ptr<const Segment> segment_of_heap(void* data, std::size_t bytes) {
   const std::lock_guard lock(g_heap_segments->mutex);
   std::shared_ptr<Segment>& segment = g_heap_segments->by_chunk[chunk.data];
   if (segment == nullptr) {
+    base::Fd fd(::fcntl(chunk.fd, F_DUPFD_CLOEXEC, 0));
+    if (!fd) return nullptr;
     auto made = std::make_shared<Segment>();
-    made->share.fd = base::Fd(chunk.fd);
+    made->share.fd = std::move(fd);
     made->data = static_cast<std::byte*>(chunk.data);
     made->bytes = chunk.bytes;
     made->shared = true;

@@ -8,12 +8,16 @@
 #include <jemalloc/jemalloc.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -37,15 +41,19 @@ struct Chunk {
   std::byte* data = nullptr;
   std::size_t bytes = 0;
   int fd = -1;
+  dev_t device = 0;  // of the file: a program may close any descriptor, and open another file there
+  ino_t inode = 0;
 };
 
 /// Set before the first block is given out, and never changed.
 std::byte* g_begin = nullptr;
 unsigned g_arena = 0;
+std::size_t (*g_size_by_libc)(void*) = nullptr;
 std::atomic<bool> g_ready{false};    // blocks may be given out
 std::atomic<bool> g_private{false};  // a child of fork: peers see nothing of this heap
 
-/// jemalloc asks for more from one thread at a time, but others look up blocks meanwhile.
+/// For those who add chunks; others look up blocks meanwhile. A child of fork adds none.
+pthread_mutex_t g_adding = PTHREAD_MUTEX_INITIALIZER;
 Chunk g_chunks[kPlaces];               // by the first place of each
 std::uint16_t g_first[kPlaces];        // of the chunk that has this place
 std::atomic<std::size_t> g_places{0};  // in use
@@ -68,20 +76,42 @@ bool map_chunk(std::byte* at, std::size_t bytes, int fd, int flags) noexcept {
   return ::mmap(at, bytes, PROT_READ | PROT_WRITE, flags | MAP_FIXED | MAP_NORESERVE, fd, 0) != MAP_FAILED;
 }
 
+bool is_its_file(const Chunk& chunk) noexcept {
+  struct stat now {};
+  return ::fstat(chunk.fd, &now) == 0 && now.st_dev == chunk.device && now.st_ino == chunk.inode;
+}
+
+/// A file of `bytes`, with a number that programs do not use by themselves; -1: there is none.
+int new_file(std::size_t bytes) noexcept {
+  constexpr int kHigh = 512;
+  rlimit files{};
+  // Beyond it the kernel would not fail but send a signal.
+  if (::getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur < bytes) return -1;
+  const int low = ::memfd_create("sluice-heap", MFD_CLOEXEC);
+  if (low < 0) return -1;
+  const int high = ::fcntl(low, F_DUPFD_CLOEXEC, kHigh);
+  if (high >= 0) ::close(low);
+  const int fd = high >= 0 ? high : low;
+  if (::ftruncate(fd, static_cast<off_t>(bytes)) == 0) return fd;
+  ::close(fd);
+  return -1;
+}
+
 /// Makes a chunk for `bytes`, the newest one.
 bool add_chunk(std::size_t bytes) noexcept {
   const std::size_t first = g_places.load(std::memory_order_relaxed);
-  const std::size_t places = (bytes + kChunk - 1) / kChunk;
+  const std::size_t places = bytes / kChunk + (bytes % kChunk == 0 ? 0 : 1);
   if (places > kPlaces - first) return false;
-  const int fd = ::memfd_create("sluice-heap", MFD_CLOEXEC);
-  if (fd < 0) return false;
   const std::size_t whole = places * kChunk;
   std::byte* const at = g_begin + first * kChunk;
-  if (::ftruncate(fd, static_cast<off_t>(whole)) != 0 || !map_chunk(at, whole, fd, MAP_SHARED)) {
+  const int fd = new_file(whole);
+  struct stat file {};
+  if (fd < 0) return false;
+  if (::fstat(fd, &file) != 0 || !map_chunk(at, whole, fd, MAP_SHARED)) {
     ::close(fd);
     return false;
   }
-  g_chunks[first] = {at, whole, fd};
+  g_chunks[first] = {at, whole, fd, file.st_dev, file.st_ino};
   for (std::size_t place = first; place < first + places; ++place) g_first[place] = static_cast<std::uint16_t>(first);
   g_places.store(first + places, std::memory_order_release);
   g_used = 0;
@@ -90,24 +120,30 @@ bool add_chunk(std::size_t bytes) noexcept {
 
 // ---- what jemalloc asks for
 
+/// The next `bytes` of the newest chunk, or of one that is added; null: there are none.
+void* next_bytes(std::size_t bytes, std::size_t alignment) noexcept {
+  const std::size_t places = g_places.load(std::memory_order_relaxed);
+  const Chunk* newest = places == 0 ? nullptr : &g_chunks[g_first[places - 1]];
+  std::size_t offset = newest == nullptr ? 0 : round_up(g_used, alignment);
+  if (newest == nullptr || offset > newest->bytes || bytes > newest->bytes - offset) {
+    if (!add_chunk(bytes)) return nullptr;
+    newest = &g_chunks[places];
+    offset = 0;
+  }
+  g_used = offset + bytes;
+  return newest->data + offset;
+}
+
 /// Pages of a new file are zero.
 void* more(extent_hooks_t*, void* where, std::size_t bytes, std::size_t alignment, bool* zero, bool* commit,
            unsigned) noexcept {
-  if (where != nullptr || g_private) return nullptr;
-  const std::size_t places = g_places.load(std::memory_order_relaxed);
-  const Chunk* newest = places == 0 ? nullptr : &g_chunks[g_first[places - 1]];
-  const auto start = [&] { return round_up(reinterpret_cast<std::uintptr_t>(newest->data) + g_used, alignment); };
-  const auto end = [&] { return reinterpret_cast<std::uintptr_t>(newest->data) + newest->bytes; };
-  if (newest == nullptr || start() + bytes > end()) {
-    if (!add_chunk(bytes)) return nullptr;
-    newest = &g_chunks[places];
-    if (start() + bytes > end()) return nullptr;  // aligned to more than a chunk
-  }
-  const std::uintptr_t at = start();
-  g_used = at + bytes - reinterpret_cast<std::uintptr_t>(newest->data);
-  *zero = true;
+  if (where != nullptr || alignment > kChunk || g_private) return nullptr;  // chunks lie at multiples of kChunk
+  ::pthread_mutex_lock(&g_adding);
+  void* const given = next_bytes(bytes, alignment);
+  ::pthread_mutex_unlock(&g_adding);
+  *zero = *zero || given != nullptr;
   *commit = true;
-  return reinterpret_cast<void*>(at);
+  return given;
 }
 
 bool keep(extent_hooks_t*, void*, std::size_t, bool, unsigned) noexcept { return true; }
@@ -117,10 +153,11 @@ bool is_there(extent_hooks_t*, void*, std::size_t, std::size_t, std::size_t, uns
 /// Gives pages back to the kernel, and leaves zeros.
 bool give_back(extent_hooks_t*, void* data, std::size_t, std::size_t offset, std::size_t bytes, unsigned) noexcept {
   if (g_private) return true;
-  const std::byte* const at = static_cast<std::byte*>(data) + offset;
-  const Chunk& chunk = chunk_of(at);
-  return ::fallocate(chunk.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at - chunk.data,
-                     static_cast<off_t>(bytes)) != 0;
+  // Not by the file: those who keep pages for a NIC are told of madvise.
+  const int before = errno;
+  const bool given = ::madvise(static_cast<std::byte*>(data) + offset, bytes, MADV_REMOVE) == 0;
+  errno = before;  // `free` keeps it
+  return !given;
 }
 
 bool split(extent_hooks_t*, void*, std::size_t, std::size_t, std::size_t, bool, unsigned) noexcept { return false; }
@@ -136,26 +173,55 @@ extent_hooks_t g_hooks{more, keep, nullptr, is_there, nullptr, nullptr, give_bac
 /// What the child changes stays its own. It still sees what the parent changes in pages that it has not changed itself.
 void part_from_parent() noexcept {
   g_private = true;
-  for (std::size_t place = 0; place < g_places.load(); place += g_chunks[place].bytes / kChunk)
-    (void)map_chunk(g_chunks[place].data, g_chunks[place].bytes, g_chunks[place].fd, MAP_PRIVATE);
+  for (std::size_t place = 0; place < g_places.load(); place += g_chunks[place].bytes / kChunk) {
+    const Chunk& chunk = g_chunks[place];
+    if (is_its_file(chunk) && map_chunk(chunk.data, chunk.bytes, chunk.fd, MAP_PRIVATE)) continue;
+    constexpr char kWhy[] = "sluice: error: libsluice_heap: a child of fork cannot have memory of its own\n";
+    (void)!::write(STDERR_FILENO, kWhy, sizeof kWhy - 1);
+    ::abort();  // it would change the parent's
+  }
+}
+
+/// As jemalloc has it, which no header shows.
+struct ArenaConfig {
+  extent_hooks_t* hooks;
+  bool for_metadata;  // that stays private: a child of fork needs what it was, and peers have no business there
+};
+
+bool make_arena() noexcept {
+  ArenaConfig config{&g_hooks, false};
+  std::size_t size = sizeof g_arena;
+  if (::mallctl("experimental.arenas_create_ext", &g_arena, &size, &config, sizeof config) != 0) return false;
+  char name[64];
+  (void)std::snprintf(name, sizeof name, "arena.%u.retain_grow_limit", g_arena);
+  std::size_t most = kChunk;  // at a time
+  return ::mallctl(name, nullptr, nullptr, &most, sizeof most) == 0;
+}
+
+/// Not the next one of that name, which may be jemalloc's.
+auto find_size_by_libc() noexcept {
+  void* const libc = ::dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
+  return reinterpret_cast<std::size_t (*)(void*)>(::dlsym(libc, "malloc_usable_size"));
 }
 
 [[gnu::constructor]] void begin() noexcept {
+  g_size_by_libc = find_size_by_libc();
   void* const reserved =
-      ::mmap(nullptr, kPlaces * kChunk, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (reserved == MAP_FAILED) return;
-  g_begin = static_cast<std::byte*>(reserved);
-  extent_hooks_t* hooks = &g_hooks;
-  std::size_t size = sizeof g_arena;
-  if (::mallctl("arenas.create", &g_arena, &size, &hooks, sizeof hooks) != 0) return;
-  if (::pthread_atfork(nullptr, nullptr, part_from_parent) == 0) g_ready.store(true, std::memory_order_release);
+      ::mmap(nullptr, (kPlaces + 1) * kChunk, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (g_size_by_libc == nullptr || reserved == MAP_FAILED) return;
+  g_begin = reinterpret_cast<std::byte*>(round_up(reinterpret_cast<std::uintptr_t>(reserved), kChunk));
+  if (make_arena() && ::pthread_atfork(nullptr, nullptr, part_from_parent) == 0)
+    g_ready.store(true, std::memory_order_release);
 }
 
 /// Null: the C library is to do it.
 void* take(std::size_t bytes, std::size_t alignment, int flags) noexcept {
   if (bytes < kPage || !g_ready.load(std::memory_order_acquire) || g_private) return nullptr;
   const int aligned = alignment <= 1 ? 0 : MALLOCX_ALIGN(alignment);
-  return ::mallocx(bytes, flags | aligned | MALLOCX_ARENA(g_arena) | MALLOCX_TCACHE_NONE);
+  void* const block = ::mallocx(bytes, flags | aligned | MALLOCX_ARENA(g_arena) | MALLOCX_TCACHE_NONE);
+  if (block == nullptr || holds(block)) return block;
+  ::dallocx(block, MALLOCX_TCACHE_NONE);  // while jemalloc is at work, it takes another arena
+  return nullptr;
 }
 
 bool multiply(std::size_t count, std::size_t bytes, std::size_t& all) noexcept {
@@ -164,19 +230,9 @@ bool multiply(std::size_t count, std::size_t bytes, std::size_t& all) noexcept {
   return false;
 }
 
-/// Not the next one of that name, which may be jemalloc's. To look for it may allocate, but asks for no size.
-auto size_by_libc() noexcept {
-  static std::atomic<std::size_t (*)(void*)> found{nullptr};
-  if (const auto before = found.load(std::memory_order_relaxed); before != nullptr) return before;
-  void* const libc = ::dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
-  const auto now = reinterpret_cast<std::size_t (*)(void*)>(::dlsym(libc, "malloc_usable_size"));
-  found.store(now, std::memory_order_relaxed);
-  return now;
-}
-
 std::size_t size_of(void* block) noexcept {
   if (holds(block)) return ::sallocx(block, 0);
-  return size_by_libc()(block);
+  return g_size_by_libc == nullptr ? find_size_by_libc()(block) : g_size_by_libc(block);  // null: before `begin`
 }
 
 /// Null: there is no memory, and the block stays.
@@ -194,6 +250,7 @@ sluice_heap_chunk sluice_heap_find(const void* memory, std::size_t bytes) noexce
   const Chunk& chunk = chunk_of(memory);
   const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(memory) - chunk.data);
   if (chunk.data == nullptr || offset > chunk.bytes || bytes > chunk.bytes - offset) return {nullptr, 0, -1};
+  if (!is_its_file(chunk)) return {nullptr, 0, -1};
   return {chunk.data, chunk.bytes, chunk.fd};
 }
 
@@ -259,7 +316,12 @@ int posix_memalign(void** block, std::size_t alignment, std::size_t bytes) noexc
 
 void* valloc(std::size_t bytes) noexcept { return ::memalign(kPage, bytes); }
 
-void* pvalloc(std::size_t bytes) noexcept { return ::memalign(kPage, round_up(bytes, kPage)); }
+void* pvalloc(std::size_t bytes) noexcept {
+  std::size_t all = 0;
+  if (!__builtin_add_overflow(bytes, kPage - 1, &all)) return ::memalign(kPage, all / kPage * kPage);
+  errno = ENOMEM;
+  return nullptr;
+}
 
 std::size_t malloc_usable_size(void* block) noexcept { return block == nullptr ? 0 : size_of(block); }
 

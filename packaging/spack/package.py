@@ -24,7 +24,7 @@ class Sluice(CMakePackage, CudaPackage, ROCmPackage):
     depends_on("mpi", when="+mpi")
     depends_on("libfabric@1.17:", when="+ofi")
     depends_on("hwloc@2.1:", when="+hwloc")
-    depends_on("jemalloc@5.2:", when="+heap")
+    depends_on("jemalloc@5.3:", when="+heap")
     depends_on("pkgconfig", type="build", when="+ofi")
     depends_on("pkgconfig", type="build", when="+heap")
     depends_on("kokkos@4.5:", when="+kokkos")

@@ -5,13 +5,16 @@
 #include <gtest/gtest.h>
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -98,6 +101,40 @@ TEST(Heap, clears_what_calloc_gives) {
   EXPECT_EQ(std::calloc(too_many, 3), nullptr);
 }
 
+TEST(Heap, clears_no_pages_that_are_new) {
+  constexpr std::size_t kBytes = 1500 * kMiB;
+  const Block block = block_of(std::calloc(kBytes, 1));
+  ASSERT_TRUE(is_shared(block.get(), kBytes));
+  struct stat file {};
+  ASSERT_EQ(::fstat(sluice_heap_find(block.get(), kBytes).fd, &file), 0);
+  EXPECT_LT(static_cast<std::size_t>(file.st_blocks) * 512, 16 * kMiB);
+}
+
+TEST(Heap, leaves_blocks_to_the_C_library_where_files_may_not_be_long) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit little{kMiB, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &little), 0);
+  constexpr std::size_t kBytes = 3000 * kMiB;  // a chunk of its own
+  const Block block = block_of(std::malloc(kBytes));
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_NE(block, nullptr);
+  EXPECT_FALSE(is_shared(block.get(), kBytes));
+}
+
+TEST(Heap, offers_nothing_once_the_program_has_put_another_file_in_the_place_of_its_own) {
+  const Block block = block_of(std::malloc(kPage));
+  const int fd = sluice_heap_find(block.get(), kPage).fd;
+  const int kept = ::dup(fd);
+  const int other = ::open("/dev/null", O_RDWR);
+  ASSERT_EQ(::dup2(other, fd), fd);
+  EXPECT_FALSE(is_shared(block.get(), kPage));
+  ASSERT_EQ(::dup2(kept, fd), fd);
+  EXPECT_TRUE(is_shared(block.get(), kPage));
+  ::close(kept);
+  ::close(other);
+}
+
 TEST(Heap, keeps_bytes_when_blocks_grow_and_shrink) {
   std::mt19937 random(20261130);
   for (int round = 0; round < 200; ++round) {
@@ -170,6 +207,34 @@ TEST(Heap, of_a_child_of_fork_is_its_own) {
     return true;
   }));
   EXPECT_TRUE(all_are(block.get(), kMiB, 1));
+}
+
+/// Children free and allocate while the threads of their parent do so, too.
+TEST(Heap, of_a_child_of_many_threads_is_whole) {
+  std::atomic<bool> ends{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      while (!ends) {
+        std::vector<Block> blocks;
+        for (std::size_t n = 0; n < 32; ++n) blocks.push_back(block_of(std::malloc(kPage << n % 6)));
+      }
+    });
+  }
+  for (int round = 0; round < 30; ++round) {
+    std::vector<Block> blocks;
+    for (std::size_t n = 0; n < 32; ++n) blocks.push_back(block_of(std::calloc(kPage << n % 6, 1)));
+    EXPECT_TRUE(good_in_child([&] {
+      ::alarm(20);  // where a lock of the parent's is held
+      bool good = true;
+      for (std::size_t n = 0; n < 32; ++n) good = good && all_are(blocks[n].get(), kPage << n % 6, 0);
+      blocks.clear();
+      for (std::size_t n = 0; n < 32; ++n) blocks.push_back(block_of(std::malloc(kPage << n % 6)));
+      return good;
+    }));
+  }
+  ends = true;
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(Heap, is_for_many_threads) {
