@@ -15,8 +15,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -192,8 +192,8 @@ bool make_arena() noexcept {
   ArenaConfig config{&g_hooks, false};
   std::size_t size = sizeof g_arena;
   if (::mallctl("experimental.arenas_create_ext", &g_arena, &size, &config, sizeof config) != 0) return false;
-  char name[64];
-  (void)std::snprintf(name, sizeof name, "arena.%u.retain_grow_limit", g_arena);
+  char name[64] = "arena.";
+  std::strcpy(std::to_chars(name + std::strlen(name), name + 20, g_arena).ptr, ".retain_grow_limit");
   std::size_t most = kChunk;  // at a time
   return ::mallctl(name, nullptr, nullptr, &most, sizeof most) == 0;
 }
