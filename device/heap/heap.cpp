@@ -23,11 +23,11 @@
 
 // The C library's own functions, by the names that it has for those who replace them.
 extern "C" {
-void* __libc_malloc(std::size_t bytes);                           // NOLINT(bugprone-reserved-identifier)
-void* __libc_calloc(std::size_t count, std::size_t bytes);        // NOLINT(bugprone-reserved-identifier)
-void* __libc_realloc(void* block, std::size_t bytes);             // NOLINT(bugprone-reserved-identifier)
-void* __libc_memalign(std::size_t alignment, std::size_t bytes);  // NOLINT(bugprone-reserved-identifier)
-void __libc_free(void* block);                                    // NOLINT(bugprone-reserved-identifier)
+void* libc_malloc(std::size_t bytes) __asm__("__libc_malloc");
+void* libc_calloc(std::size_t count, std::size_t bytes) __asm__("__libc_calloc");
+void* libc_realloc(void* block, std::size_t bytes) __asm__("__libc_realloc");
+void* libc_memalign(std::size_t alignment, std::size_t bytes) __asm__("__libc_memalign");
+void libc_free(void* block) __asm__("__libc_free");
 }
 
 namespace {
@@ -261,21 +261,21 @@ extern "C" {
 
 void* malloc(std::size_t bytes) noexcept {
   void* const block = take(bytes, 1, 0);
-  return block != nullptr ? block : __libc_malloc(bytes);
+  return block != nullptr ? block : libc_malloc(bytes);
 }
 
 void* calloc(std::size_t count, std::size_t bytes) noexcept {
   std::size_t all = 0;
   if (!multiply(count, bytes, all)) return nullptr;
   void* const block = take(all, 1, MALLOCX_ZERO);
-  return block != nullptr ? block : __libc_calloc(count, bytes);
+  return block != nullptr ? block : libc_calloc(count, bytes);
 }
 
 void* realloc(void* block, std::size_t bytes) noexcept {
   if (block == nullptr) return ::malloc(bytes);
   if (!holds(block)) {
     void* const to = take(bytes, 1, 0);
-    return to != nullptr ? move(block, bytes, to) : __libc_realloc(block, bytes);
+    return to != nullptr ? move(block, bytes, to) : libc_realloc(block, bytes);
   }
   if (bytes == 0) {
     ::free(block);
@@ -283,7 +283,7 @@ void* realloc(void* block, std::size_t bytes) noexcept {
   }
   void* const same =
       bytes < kPage || g_private ? nullptr : ::rallocx(block, bytes, MALLOCX_ARENA(g_arena) | MALLOCX_TCACHE_NONE);
-  return same != nullptr ? same : move(block, bytes, __libc_malloc(bytes));
+  return same != nullptr ? same : move(block, bytes, libc_malloc(bytes));
 }
 
 void* reallocarray(void* block, std::size_t count, std::size_t bytes) noexcept {
@@ -292,14 +292,14 @@ void* reallocarray(void* block, std::size_t count, std::size_t bytes) noexcept {
 }
 
 void free(void* block) noexcept {
-  if (!holds(block)) return __libc_free(block);
+  if (!holds(block)) return libc_free(block);
   ::dallocx(block, MALLOCX_TCACHE_NONE);
 }
 
 void* memalign(std::size_t alignment, std::size_t bytes) noexcept {
   const bool power = alignment != 0 && (alignment & (alignment - 1)) == 0;
   void* const block = power ? take(bytes, alignment, 0) : nullptr;
-  return block != nullptr ? block : __libc_memalign(alignment, bytes);
+  return block != nullptr ? block : libc_memalign(alignment, bytes);
 }
 
 void* aligned_alloc(std::size_t alignment, std::size_t bytes) noexcept { return ::memalign(alignment, bytes); }

@@ -143,7 +143,8 @@ TEST(Heap, keeps_bytes_when_blocks_grow_and_shrink) {
     std::memset(data, round, bytes);
     for (int step = 0; step < 5; ++step) {
       const std::size_t next = std::size_t{1} << random() % 22;
-      data = static_cast<unsigned char*>(std::realloc(data, next));
+      auto* const moved = static_cast<unsigned char*>(std::realloc(data, next));
+      data = moved;
       ASSERT_TRUE(all_are(data, std::min(bytes, next), static_cast<unsigned char>(round)));
       ASSERT_EQ(is_shared(data, next), next >= kPage) << next;
       ASSERT_GE(::malloc_usable_size(data), next);
