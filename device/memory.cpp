@@ -90,7 +90,7 @@ struct Segments {
 
 base::OnePerProcess<Segments> g_segments;
 
-/// Those of libsluice_heap, by their data. They live as long as the process.
+/// Segments of libsluice_heap, by their data. They live as long as the process.
 struct HeapSegments {
   std::mutex mutex;
   std::map<void*, std::shared_ptr<Segment>> by_chunk;

@@ -21,7 +21,7 @@
 #include <cstring>
 #include <new>
 
-// The C library's own functions, by the names that it has for those who replace them.
+// The C library's own functions, by their second names, which stay when a program replaces the first.
 extern "C" {
 void* libc_malloc(std::size_t bytes) __asm__("__libc_malloc");
 void* libc_calloc(std::size_t count, std::size_t bytes) __asm__("__libc_calloc");
@@ -52,7 +52,7 @@ std::size_t (*g_size_by_libc)(void*) = nullptr;
 std::atomic<bool> g_ready{false};    // blocks may be given out
 std::atomic<bool> g_private{false};  // a child of fork: peers see nothing of this heap
 
-/// For those who add chunks; others look up blocks meanwhile. A child of fork adds none.
+/// Held while a chunk is added; blocks are looked up meanwhile. A child of fork adds none.
 pthread_mutex_t g_adding = PTHREAD_MUTEX_INITIALIZER;
 Chunk g_chunks[kPlaces];               // by the first place of each
 std::uint16_t g_first[kPlaces];        // of the chunk that has this place
@@ -118,7 +118,7 @@ bool add_chunk(std::size_t bytes) noexcept {
   return true;
 }
 
-// ---- what jemalloc asks for
+// ---- the hooks of jemalloc
 
 /// The next `bytes` of the newest chunk, or of one that is added; null: there are none.
 void* next_bytes(std::size_t bytes, std::size_t alignment) noexcept {
@@ -153,7 +153,7 @@ bool is_there(extent_hooks_t*, void*, std::size_t, std::size_t, std::size_t, uns
 /// Gives pages back to the kernel, and leaves zeros.
 bool give_back(extent_hooks_t*, void* data, std::size_t, std::size_t offset, std::size_t bytes, unsigned) noexcept {
   if (g_private) return true;
-  // Not by the file: those who keep pages for a NIC are told of madvise.
+  // Not by fallocate: libraries that keep pages registered with a NIC watch madvise.
   const int before = errno;
   const bool given = ::madvise(static_cast<std::byte*>(data) + offset, bytes, MADV_REMOVE) == 0;
   errno = before;  // `free` keeps it
@@ -170,7 +170,7 @@ extent_hooks_t g_hooks{more, keep, nullptr, is_there, nullptr, nullptr, give_bac
 
 // ---- the beginning, and a child of fork
 
-/// What the child changes stays its own. It still sees what the parent changes in pages that it has not changed itself.
+/// Makes the child's changes its own. It still sees what the parent changes in pages that it has not changed itself.
 void part_from_parent() noexcept {
   g_private = true;
   for (std::size_t place = 0; place < g_places.load(); place += g_chunks[place].bytes / kChunk) {

@@ -144,7 +144,7 @@ TEST_P(MemoryPaths, are_told_by_describe) {
 }
 
 #ifdef SLUICE_TESTS_HEAP
-/// What malloc gives is mapped by peers where libsluice_heap stands before the C library.
+/// Peers map malloc'ed memory where libsluice_heap stands before the C library.
 TEST(Heap, makes_memory_of_the_program_like_that_of_the_library) {
   const Case one{.ground = {.name = "shm", .backend = "shm", .processes = true}, .user = true, .bytes = 65536};
   Peers peers = one.peers();
