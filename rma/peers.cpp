@@ -2,6 +2,7 @@
 #include "rma/peers.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <string>
 
 namespace sluice::rma {
@@ -50,9 +51,16 @@ void Peers::flush_all(base::Limit& limit) {
 }
 
 void Peers::drain_all(base::Limit& limit) {
-  flush_all(limit);
-  for (auto& [rank, peer] : peers_)
-    if (peer.has_words) in_steps(limit, [&](Timeout step) { peer.words.drain(step); });
+  std::exception_ptr first;
+  for (auto& [rank, peer] : peers_) {
+    try {
+      flush(peer, limit);
+      if (peer.has_words) in_steps(limit, [&](Timeout step) { peer.words.drain(step); });
+    } catch (...) {
+      if (first == nullptr) first = std::current_exception();
+    }
+  }
+  if (first != nullptr) std::rethrow_exception(first);
 }
 
 void Peers::check_alive(Rank rank) {

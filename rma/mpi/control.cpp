@@ -124,6 +124,12 @@ std::uint64_t Control::fetch_add(Rank rank, Place place, std::size_t word, std::
   return there.words.exist() ? there.words.add(at, value) : there.target.fetch_add(at, value);
 }
 
+void Control::check_alive(Rank rank, Place place) {
+  Line& there = line(rank, place);
+  const std::lock_guard lock(there.mutex);
+  static_cast<void>(there.target.connected());
+}
+
 bool Control::maps(Rank rank, Place place) {
   Line& there = line(rank, place);
   const std::lock_guard lock(there.mutex);

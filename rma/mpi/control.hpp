@@ -52,6 +52,8 @@ class Control {
   std::uint64_t fetch_add(Rank rank, Place place, std::size_t word, std::uint64_t value);
   std::uint64_t swap(Rank rank, Place place, std::size_t word, std::uint64_t value);
   std::uint64_t compare_swap(Rank rank, Place place, std::size_t word, std::uint64_t expected, std::uint64_t desired);
+  /// @throws Error, in each call, if the rank is lost. Opens a target of its words.
+  void check_alive(Rank rank, Place place);
   /// True if `fetch_add`, `swap` and `compare_swap` of the rank are one instruction each.
   bool maps(Rank rank, Place place);
   /// The words of a rank for which `maps` is true, until `close_lines`; else null.

@@ -30,6 +30,7 @@ struct Direct {
   std::byte* memory = nullptr;  ///< null: the access has to go the long way
   std::size_t bytes = 0;
   std::uint64_t* turn = nullptr;  ///< of an accumulate
+  int self = 0;                   ///< this rank
 };
 
 /// `size`: bytes of an element; 0: it is not known. `in_turn`: for an accumulate.
@@ -52,6 +53,7 @@ struct Direct {
     const auto last = static_cast<std::uint64_t>(end - 1);
     if (area->turns == nullptr || first / Turns::kBlock != last / Turns::kBlock) return {};
     found.turn = &area->turns[Turns::word_of(first)];
+    found.self = window->rank;
   }
   area->used = true;
   return found;
@@ -85,7 +87,9 @@ struct Direct {
 }
 
 /// False: the wait for the turn may last.
-inline bool take(std::uint64_t& turn) noexcept { return Turns::try_take(turn) || Turns::take_soon(turn); }
+inline bool take_turn(const Direct& found) noexcept {
+  return Turns::try_take(*found.turn, found.self) || Turns::take_soon(*found.turn, found.self);
+}
 
 /// An accumulate whose operands, and result if there is one, are as many elements of the same type.
 [[gnu::always_inline]] inline bool change_directly(MPI_Win window, const void* operands, void* result,
@@ -93,7 +97,7 @@ inline bool take(std::uint64_t& turn) noexcept { return Turns::try_take(turn) ||
   const KnownChange* const known = known_change(op, there.type);
   if (known == nullptr) return false;
   const Direct found = direct(window, there, known->size, true);
-  if (found.memory == nullptr || !take(*found.turn)) return false;
+  if (found.memory == nullptr || !take_turn(found)) return false;
   known->change(found.memory, static_cast<const std::byte*>(operands), static_cast<std::byte*>(result), found.bytes);
   Turns::give_back(*found.turn);
   return true;
@@ -104,7 +108,7 @@ inline bool take(std::uint64_t& turn) noexcept { return Turns::try_take(turn) ||
   const KnownChange* const known = known_change(MPI_BAND, there.type);  // only bits are compared
   if (known == nullptr) return false;
   const Direct found = direct(window, there, known->size, true);
-  if (found.memory == nullptr || !take(*found.turn)) return false;
+  if (found.memory == nullptr || !take_turn(found)) return false;
   switch (known->size) {
     case 8: swap_if_equal(found.memory, desired, expected, result, 8); break;
     case 4: swap_if_equal(found.memory, desired, expected, result, 4); break;

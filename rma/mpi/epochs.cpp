@@ -15,6 +15,9 @@ namespace {
   throw Refused(MPI_ERR_RMA_SYNC, std::string(call) + ": " + std::string(why));
 }
 
+/// Looks at the word of a turn before a wait asks whether its holder has died.
+constexpr int kLooksAtTurn = 1000;
+
 std::string of_rank(int rank) { return "rank " + std::to_string(rank); }
 
 bool checked(int assertion) { return (assertion & MPI_MODE_NOCHECK) == 0; }
@@ -37,12 +40,15 @@ class Epochs::Call {
   void subtract_later(Rank rank, std::size_t offset, std::uint64_t lock) { add_to(rank, word(offset), 0 - lock); }
   void compare_swap(std::span<rma::Mark> marks, std::uint64_t value, auto made) {
     for (rma::Mark& mark : marks)
-      if (swap_if_zero(mark.origin, word(mark.place), value)) made(mark);
+      if (change_zero(mark.origin, word(mark.place), value) == 0) made(mark);
   }
-  bool swap_if_zero(Rank rank, std::size_t word, std::uint64_t value) {
+  /// The word before.
+  std::uint64_t change_zero(Rank rank, std::size_t word, std::uint64_t value) {
     const Part& part = part_of(rank);
-    return window_.job->control.compare_swap(part.rank, part.place, word, 0, value) == 0;
+    return window_.job->control.compare_swap(part.rank, part.place, word, 0, value);
   }
+  /// @throws Error, in each call, if the rank has died
+  void check_alive(Rank rank) { window_.job->control.check_alive(part_of(rank).rank, part_of(rank).place); }
   std::atomic_ref<std::uint64_t> own(std::size_t offset) const { return std::atomic_ref(epochs_.own_[word(offset)]); }
 
   void await(Rank, std::string_view what, auto ready) {
@@ -200,16 +206,30 @@ void Epochs::unlock_all(Lock& lock) { epochs_.unlock_all(Call(*this, lock)); }
 void Epochs::take_turn(Lock& lock, int rank, std::size_t word) {
   Call call(*this, lock);
   std::uint64_t* const turns = window_.areas->turns(rank);
+  int looks = 0;
   const auto ours = [&] {
-    return turns != nullptr ? Turns::take_soon(turns[word]) : call.swap_if_zero(rank, kTurns + word, 1);
+    std::uint64_t holder = 0;
+    if (turns == nullptr) {
+      holder = call.change_zero(rank, kTurns + word, Turns::name_of(window_.rank));
+      if (holder == 0) return true;
+    } else if (Turns::take_soon(turns[word], window_.rank)) {
+      return true;
+    } else {
+      holder = Turns::holder(turns[word]);
+    }
+    // Not by Context::check, which throws a failure once. Later than most turns last, since it opens a target.
+    if (++looks >= kLooksAtTurn && holder != 0) call.check_alive(Turns::rank_of(holder));
+    return false;
   };
   if (!ours()) call.await(rank, "for another accumulate at a rank", ours);
 }
 
-void Epochs::give_turn_back(int rank, std::size_t word) {
+void Epochs::give_turn_back(int rank, std::size_t word) noexcept try {
   if (std::uint64_t* const turns = window_.areas->turns(rank)) return Turns::give_back(turns[word]);
   const Part& part = window_.parts[static_cast<std::size_t>(rank)];
   window_.job->control.swap(part.rank, part.place, kTurns + word, 0);
+} catch (...) {
+  // The owner is lost: no rank needs the word, and the next access reports the loss.
 }
 
 }  // namespace sluice::mpi_rma

@@ -66,9 +66,9 @@ class Epochs {
   void barrier(Lock& lock);
 
   /// Takes the turn of accumulates to a block of a rank, whose word is at `word` of its turns. The call may wait.
-  /// @throws Error if a peer has died
+  /// @throws Error if a peer has died; every call that finds a dead rank's turn does
   void take_turn(Lock& lock, int rank, std::size_t word);
-  void give_turn_back(int rank, std::size_t word);
+  void give_turn_back(int rank, std::size_t word) noexcept;
 
  private:
   class Call;

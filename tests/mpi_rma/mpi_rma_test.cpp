@@ -27,6 +27,7 @@ Ended run(int ranks, const std::string& names, const std::string& settings = "SL
 }
 
 constexpr const char* kLogged = "SLUICE_LOG=info";
+[[maybe_unused]] constexpr const char* kOverNetworks = "SLUICE_LOG=info SLUICE_BACKENDS=ofi:tcp";
 
 void expect_served(int ranks, const std::string& names, const std::string& settings = kLogged) {
   const Ended ended = run(ranks, names, settings);
@@ -98,10 +99,28 @@ TEST(MpiNotifications, refuse_a_host_stream_of_another_copy_of_the_library) {
 }
 
 /// A shell hides the death from MPICH's launcher, which would end the other rank too.
-TEST(MpiWindows, accumulates_fail_once_the_rank_whose_turn_it_is_has_died) {
-  const Ended ended = mpi_ranks::run("timeout 30 " MPIEXEC " -n 2 -disable-auto-cleanup sh -c 'trap \"\" USR1; " +
-                                     mpi_ranks::this_program() + " --programs lost_turn; true'");
-  EXPECT_NE(ended.output.find("the turn of a dead rank has ended in an error"), std::string::npos) << ended.output;
+void expect_errors_after_a_death(const std::string& name, const std::string& settings) {
+  const Ended ended = mpi_ranks::run("timeout 30 " MPIEXEC " -n 2 -disable-auto-cleanup sh -c 'trap \"\" USR1; env " +
+                                     settings + " " + mpi_ranks::this_program() + " --programs " + name + "; true'");
+  EXPECT_NE(ended.output.find("10 accumulates have ended in errors"), std::string::npos) << ended.output;
+}
+
+TEST(MpiWindows, accumulates_fail_each_time_once_the_rank_whose_turn_it_is_has_died) {
+  expect_errors_after_a_death("lost_turn", kLogged);
+#ifdef SLUICE_HAS_OFI
+  expect_errors_after_a_death("lost_turn", kOverNetworks);
+#endif
+}
+
+TEST(MpiWindows, accumulates_fail_each_time_once_the_owner_has_died_in_their_turn) {
+#ifndef SLUICE_HAS_OFI
+  std::printf(
+      "SKIPPED-HERE: MpiWindows.accumulates_fail_each_time_once_the_owner_has_died_in_their_turn: this build has no "
+      "libfabric\n");
+  GTEST_SKIP() << "this build has no libfabric";
+#else
+  expect_errors_after_a_death("lost_owner", kOverNetworks);
+#endif
 }
 
 /// MPI sees two hosts, of two ranks each.
@@ -175,10 +194,18 @@ TEST(MpiWindows, work_over_networks) {
   std::printf("SKIPPED-HERE: MpiWindows.work_over_networks: this build has no libfabric\n");
   GTEST_SKIP() << "this build has no libfabric";
 #endif
-  const Ended ended =
-      run(2, "layouts compare_and_swap fences posts locks requests notified notified_order notified_resets",
-          "SLUICE_LOG=info SLUICE_BACKENDS=ofi:tcp");
+  const Ended ended = run(
+      2, "layouts compare_and_swap fences posts locks requests notified notified_order notified_resets", kOverNetworks);
   EXPECT_EQ(ended.code, 0) << ended.output;
+}
+
+TEST(MpiWindows, take_turns_over_networks) {
+#ifndef SLUICE_HAS_OFI
+  std::printf("SKIPPED-HERE: MpiWindows.take_turns_over_networks: this build has no libfabric\n");
+  GTEST_SKIP() << "this build has no libfabric";
+#else
+  for (const char* const names : {"atomics accumulates", "turns", "flags"}) expect_served(2, names, kOverNetworks);
+#endif
 }
 
 TEST(MpiDynamicWindows, work_over_networks) {
@@ -186,7 +213,7 @@ TEST(MpiDynamicWindows, work_over_networks) {
   std::printf("SKIPPED-HERE: MpiDynamicWindows.work_over_networks: this build has no libfabric\n");
   GTEST_SKIP() << "this build has no libfabric";
 #endif
-  const Ended ended = run(2, "dynamic dynamic_errors", "SLUICE_LOG=info SLUICE_BACKENDS=ofi:tcp");
+  const Ended ended = run(2, "dynamic dynamic_errors", kOverNetworks);
   EXPECT_EQ(ended.code, 0) << ended.output;
   EXPECT_NE(ended.output.find("passed"), std::string::npos) << ended.output;
 }

@@ -14,6 +14,7 @@ int run_programs(int argc, char** argv, int first) {
       {"turns", run_turns},
       {"flags", run_flags},
       {"lost_turn", run_lost_turn},
+      {"lost_owner", run_lost_owner},
       {"fences", run_fences},
       {"flushes", run_flushes},
       {"compare_and_swap", run_compare_and_swap},

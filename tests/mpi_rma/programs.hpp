@@ -23,6 +23,7 @@ void run_compare_and_swap();
 void run_turns();
 void run_flags();
 void run_lost_turn();
+void run_lost_owner();
 // epochs.cpp
 void run_fences();
 void run_flushes();

@@ -4,10 +4,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <cstring>
 #include <numeric>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "tests/mpi_rma/checks.hpp"
@@ -58,6 +61,39 @@ void add_around_edges(bool allocate) {
   MPI_Win_unlock(world_rank(), shared.window);
 }
 
+/// Numbers that begin in one block and end in the next.
+void add_across_edges(bool allocate) {
+  constexpr int kTimes = 2000;
+  constexpr int kCount = 3;
+  constexpr MPI_Aint kEdge = 8 * kNumbersOfBlock;
+  Shared<char> shared(2 * kEdge, allocate);
+  const std::vector<std::int64_t> ones(kCount, 1);
+  std::vector<std::int64_t> before(kCount);
+  MPI_Win_lock_all(0, shared.window);
+  for (int i = 0; i < kTimes; ++i) {
+    const bool one = i % 3 != 0;  // the first one begins in the block before
+    const MPI_Aint at = one ? kEdge - 4 : kEdge - 12;
+    const int count = one ? 1 : kCount;
+    if (i % 2 == 0) {
+      MPI_Accumulate(ones.data(), count, MPI_INT64_T, 0, at, count, MPI_INT64_T, MPI_SUM, shared.window);
+    } else {
+      MPI_Get_accumulate(ones.data(), count, MPI_INT64_T, before.data(), count, MPI_INT64_T, 0, at, count, MPI_INT64_T,
+                         MPI_SUM, shared.window);
+    }
+  }
+  MPI_Win_unlock_all(shared.window);
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Win_lock(MPI_LOCK_SHARED, world_rank(), 0, shared.window);
+  const int long_ones = (kTimes + 2) / 3;
+  const int expected[] = {long_ones, kTimes, long_ones};
+  for (int j = 0; world_rank() == 0 && j < kCount; ++j) {
+    std::int64_t sum = 0;
+    std::memcpy(&sum, shared.memory + kEdge - 12 + 8 * j, sizeof sum);
+    expect_equal(sum, expected[j] * world_size(), "the sum across the edge of a block, " + std::to_string(j));
+  }
+  MPI_Win_unlock(world_rank(), shared.window);
+}
+
 /// A rank that writes into memory which it must not read, while it has the turn.
 [[noreturn]] void die_in_a_turn(MPI_Win window) {
   const rlimit no_core{0, 0};
@@ -69,10 +105,28 @@ void add_around_edges(bool allocate) {
   std::_Exit(3);  // it has read what it must not
 }
 
+/// Adds to numbers of rank 0 until that fails, and then it fails each time. Ends the process.
+[[noreturn]] void expect_errors(MPI_Win window, int count) {
+  const std::vector<std::int64_t> ones(static_cast<std::size_t>(count), 1);
+  const auto add = [&] {
+    const int code = MPI_Accumulate(ones.data(), count, MPI_INT64_T, 0, 0, count, MPI_INT64_T, MPI_SUM, window);
+    return code == MPI_SUCCESS;
+  };
+  while (add()) continue;
+  int errors = 1;
+  while (errors < 10 && !add()) ++errors;
+  std::printf("%d accumulates have ended in errors\n", errors);
+  std::fflush(stdout);
+  std::_Exit(0);
+}
+
 }  // namespace
 
 void run_turns() {
-  for (const bool allocate : {true, false}) add_around_edges(allocate);
+  for (const bool allocate : {true, false}) {
+    add_around_edges(allocate);
+    add_across_edges(allocate);
+  }
 }
 
 /// Two ranks raise a flag each, and look at the other one's: one of them at least sees it.
@@ -111,9 +165,17 @@ void run_lost_turn() {
   MPI_Accumulate(&one, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, MPI_SUM,
                  shared.window);  // the next one goes the short way
   if (world_rank() == 1) die_in_a_turn(shared.window);
-  int code = MPI_SUCCESS;
-  while (code == MPI_SUCCESS) code = MPI_Accumulate(&one, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, MPI_SUM, shared.window);
-  std::printf("the turn of a dead rank has ended in an error\n");
-  std::fflush(stdout);
-  std::_Exit(0);
+  expect_errors(shared.window, 1);
+}
+
+/// Two ranks, of which the first one dies while the other one changes its memory. Ends the process.
+void run_lost_owner() {
+  const Shared<std::int64_t> shared(kNumbersOfBlock);
+  MPI_Win_set_errhandler(shared.window, MPI_ERRORS_RETURN);
+  MPI_Win_lock_all(0, shared.window);
+  if (world_rank() == 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    std::_Exit(3);
+  }
+  expect_errors(shared.window, kNumbersOfBlock);
 }
