@@ -54,7 +54,7 @@ void run_atomics() {
     check_sum<long double>(MPI_LONG_DOUBLE, allocate, "long double");
     check_sum<std::complex<double>>(MPI_C_DOUBLE_COMPLEX, allocate, "complex");
   }
-  // Operations of one type that have an instruction, and operations that have none.
+  // Operations of one type, of which processors have an instruction for some.
   Shared<int> shared(1);
   shared.memory[0] = 1;
   MPI_Barrier(MPI_COMM_WORLD);

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <numeric>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -105,6 +106,12 @@ void add_across_edges(bool allocate) {
   std::_Exit(3);  // it has read what it must not
 }
 
+[[noreturn]] void end_with(const std::string& text) {
+  std::printf("%s\n", text.c_str());
+  std::fflush(stdout);
+  std::_Exit(0);
+}
+
 /// Adds to numbers of rank 0 until that fails, and then it fails each time. Ends the process.
 [[noreturn]] void expect_errors(MPI_Win window, int count) {
   const std::vector<std::int64_t> ones(static_cast<std::size_t>(count), 1);
@@ -115,9 +122,7 @@ void add_across_edges(bool allocate) {
   while (add()) continue;
   int errors = 1;
   while (errors < 10 && !add()) ++errors;
-  std::printf("%d accumulates have ended in errors\n", errors);
-  std::fflush(stdout);
-  std::_Exit(0);
+  end_with(std::to_string(errors) + " accumulates have ended in errors");
 }
 
 }  // namespace
@@ -178,4 +183,13 @@ void run_lost_owner() {
     std::_Exit(3);
   }
   expect_errors(shared.window, kNumbersOfBlock);
+}
+
+/// Two ranks, of which the second one dies before a fence. Ends the process.
+void run_lost_fence() {
+  const Shared<std::int64_t> shared(1);
+  MPI_Win_set_errhandler(shared.window, MPI_ERRORS_RETURN);
+  MPI_Win_fence(0, shared.window);
+  if (world_rank() == 1) std::_Exit(3);
+  end_with(MPI_Win_fence(0, shared.window) == MPI_SUCCESS ? "no error" : "a fence has ended in an error");
 }
