@@ -15,7 +15,7 @@ namespace {
   throw Refused(MPI_ERR_RMA_SYNC, std::string(call) + ": " + std::string(why));
 }
 
-/// Looks at the word of a turn before a wait asks whether its holder has died.
+/// A wait for a turn looks at its word so often before it checks whether the holder has died.
 constexpr int kLooksAtTurn = 1000;
 
 std::string of_rank(int rank) { return "rank " + std::to_string(rank); }

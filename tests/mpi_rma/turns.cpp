@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns of accumulates to the same memory: of many elements beside single ones, and of a rank that dies in its own.
+// Turns of accumulates to the same memory: of many elements beside single ones, and of ranks that die.
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
