@@ -64,7 +64,7 @@ void add_around_edges(bool allocate) {
 
 /// Numbers that begin in one block and end in the next.
 void add_across_edges(bool allocate) {
-  constexpr int kTimes = 2000;
+  constexpr int kTimes = 600;
   constexpr int kCount = 3;
   constexpr MPI_Aint kEdge = 8 * kNumbersOfBlock;
   Shared<char> shared(2 * kEdge, allocate);
