@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/words.hpp"
-
 namespace sluice::base {
 namespace {
 
@@ -63,18 +61,18 @@ CrossingWay CrossingChoice::fastest(std::size_t bytes) const noexcept {
 }
 
 void CrossingCopy::operator()(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  const std::chrono::nanoseconds fetching = std::exchange(fetching_, {});
   if (!crossing_copies_choose.load(std::memory_order_relaxed)) {
     past_cache_lately_.store(false, std::memory_order_relaxed);
     return copy_crossing(false, to, from, bytes);
   }
   CrossingChoice& choice = choice_of(bytes);
-  const std::chrono::nanoseconds fetching = std::exchange(fetching_, {});
   const CrossingChoice::Turn turn = choice.next(bytes);
   past_cache_lately_.store(turn.way == CrossingWay::past_cache, std::memory_order_relaxed);
   if (!turn.timed) return copy_by(turn.way, to, from, bytes);
-  const auto began = Clock::now();
+  const auto began = now_();
   copy_by(turn.way, to, from, bytes);
-  choice.took(turn.way, Clock::now() - began + fetching);
+  choice.took(turn.way, now_() - began + fetching);
 }
 
 /// A fetch counts as part of its copy, which would have to wait for these lines.
@@ -84,9 +82,9 @@ void CrossingCopy::fetch_ahead(std::byte* to, std::size_t bytes) noexcept {
   const CrossingChoice::Turn turn = choice_of(bytes).coming(bytes);
   if (turn.way == CrossingWay::past_cache) return;
   if (!turn.timed) return fetch(to, bytes);
-  const auto began = Clock::now();
+  const auto began = now_();
   fetch(to, bytes);
-  fetching_ = Clock::now() - began;
+  fetching_ = now_() - began;
 }
 
 CrossingChoice& CrossingCopy::choice_of(std::size_t bytes) noexcept {

@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "base/copy.hpp"
+#include "base/words.hpp"
 
 namespace sluice::base {
 
@@ -64,7 +65,9 @@ class CrossingCopy {
  public:
   /// Shorter copies go by the cache.
   static constexpr std::size_t kLeast = 4096;
+  using Now = Clock::time_point (*)();
 
+  explicit CrossingCopy(Now now = Clock::now) noexcept : now_(now) {}
   /// `bytes`: at least kLeast. No reader sees a later store before the copy. `to` and `from` do not overlap.
   void operator()(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
   /// Fetches the target's lines for the next copy, unless it goes past the cache.
@@ -78,6 +81,7 @@ class CrossingCopy {
 
   CrossingChoice& choice_of(std::size_t bytes) noexcept;
 
+  const Now now_;
   std::array<CrossingChoice, kPowers> choices_;  // by the power of two of the bytes
   std::chrono::nanoseconds fetching_{};          // ahead of the next copy, if its time counts
   std::atomic<bool> past_cache_lately_{false};

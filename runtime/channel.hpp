@@ -156,9 +156,9 @@ class ChannelEnd : public EndInfo,
   bool behind() { return closing.theirs && !failed() && !complete_without(*closing.theirs); }
   /// Like Watch::set_shut, for kernels too: a put that has not begun when this returns touches nothing of the peer.
   void shut_end() noexcept;
-  /// Returns the mappings of the peer's memory, which the caller frees.
   /// The order of the puts, as in backends::Put; null also if this end is not connected.
   const void* puts_in_order() const noexcept { return connected() && put_ != nullptr ? put_->in_order() : nullptr; }
+  /// Returns the mappings of the peer's memory, which the caller frees.
   backends::Held forget_peer() noexcept { return put_ == nullptr ? backends::Held() : put_->forget_peer(); }
   /// Closes the key of the target. Returns whether the peer must be notified.
   bool close_key() { return landing_ != nullptr && landing_->close(); }

@@ -53,7 +53,8 @@ class MpiLink final : public Link {
   /// MPI gets no memory of a GPU, whether or not it could take it.
   bool is_staged(const Slots& slots) const noexcept {
     const device::Extent& memory = slots.memory;
-    return memory.bytes != 0 && (memory.driver != nullptr || (stage_all_ && memory.segment == nullptr));
+    return memory.bytes != 0 &&
+           (memory.driver != nullptr || (stage_all_ && (memory.segment == nullptr || memory.segment->sparse)));
   }
 
   Station& station_;

@@ -37,10 +37,11 @@ class Kept {
   }
   /// Lets puts count, if a number can name each of the counters. Returns whether it can.
   bool count(Counters counters, Offered& offered) {
-    if (counters.empty()) return false;
+    const auto names = [&](std::uint64_t index) { return station_.manner.names_counters(index, counters.size()); };
+    if (counters.empty() || !names(0)) return false;
     offered.index = station_.arrivals.add(counters);
     counting_ = offered.index;
-    if (!station_.manner.names_counters(offered.index, counters.size())) return false;
+    if (!names(offered.index)) return false;
     offered.counters = counters.size();
     return true;
   }
@@ -195,6 +196,7 @@ class RmaAccess final : public EngineAccess, private Mover {
   bool attend() override {
     if (gives_up()) {
       give_up([this](std::uint64_t epoch) { over(epoch); });
+      leave_uncounted();
       gave_up_ = true;
     }
     if (!watch_.failed()) {
@@ -204,9 +206,13 @@ class RmaAccess final : public EngineAccess, private Mover {
     }
     for (const std::uint64_t epoch : lost_) over(epoch);
     lost_.clear();
+    leave_uncounted();
+    return false;
+  }
+
+  void leave_uncounted() {
     for (const Flight* flight : due_) over(flight->operation.epoch);
     due_.clear();
-    return false;
   }
 
   /// Pieces of an access that goes no further have completed.
@@ -216,8 +222,8 @@ class RmaAccess final : public EngineAccess, private Mover {
   }
 
   bool rests() const override {
-    if (!watch_.failed()) return !suspicious() && !lost() && due_.empty();
-    return !lost() || gave_up_;
+    if (lost() && !gave_up_) return false;
+    return due_.empty() && lost_.empty() && (!suspicious() || watch_.failed());
   }
 
   /// Nothing waits for the operations under way any more: `each(epoch)`.

@@ -206,9 +206,10 @@ bool look(TriggeredPut& put) { return put.look(); }
 
 class CountedLanding final : public Landing {
  public:
-  CountedLanding(Station& station, const Endpoints& endpoints, const Slots& target, std::span<const Signal> signals)
+  CountedLanding(Station& station, const Destination& there, const Endpoints& endpoints, const Slots& target,
+                 std::span<const Signal> signals)
       : Landing(station.provider + ": lands in the target itself, where arrivals are counted"), station_(station),
-        place_(new_place(station, endpoints, target, signals)) {
+        place_(new_place(station, there, endpoints, target, signals)) {
     const std::lock_guard lock(station.mutex);
     place_->notice = Notice::counter;
     if (station.rails.front()->by_offset()) place_->stride = 0;
@@ -288,9 +289,9 @@ class CountedLanding final : public Landing {
   bool open_ = true;  // the peer can write into it
 };
 
-Landed land_counted(Station& station, const Endpoints& endpoints, const Slots& target,
+Landed land_counted(Station& station, const Destination& there, const Endpoints& endpoints, const Slots& target,
                     std::span<const Signal> signals) {
-  auto landing = std::make_unique<CountedLanding>(station, endpoints, target, signals);
+  auto landing = std::make_unique<CountedLanding>(station, there, endpoints, target, signals);
   Key key = landing->key();
   return {std::move(landing), std::move(key)};
 }

@@ -20,7 +20,8 @@ bool look(TriggeredPut& put);
 /// With more slots than this they would take too many of the NIC's counters.
 inline constexpr int kMostCounted = 64;
 /// Slots whose arrivals are counted.
-Landed land_counted(Station& station, const Endpoints& endpoints, const Slots& target, std::span<const Signal> signals);
+Landed land_counted(Station& station, const Destination& there, const Endpoints& endpoints, const Slots& target,
+                    std::span<const Signal> signals);
 /// Raises the signals to the epochs that have arrived. With the station's mutex.
 void look(CountedLanding& landing);
 

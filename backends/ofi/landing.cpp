@@ -12,9 +12,10 @@ namespace {
 
 class RmaLanding final : public Landing {
  public:
-  RmaLanding(Station& station, const Endpoints& endpoints, const Slots& target, std::span<const Signal> signals)
+  RmaLanding(Station& station, const Destination& there, const Endpoints& endpoints, const Slots& target,
+             std::span<const Signal> signals)
       : Landing({}), station_(station), signals_(signals.begin(), signals.end()), target_(target), slots_(target),
-        place_(new_place(station, endpoints, target, signals_)), registered_(new_pin(station)) {
+        place_(new_place(station, there, endpoints, target, signals_)), registered_(new_pin(station)) {
     const std::lock_guard lock(station.mutex);
     const auto reached = [&](const auto& rail) { return rail->registered_if_reached(target.memory) != nullptr; };
     if (target.memory.bytes != 0 && !std::ranges::all_of(station.rails, reached)) stage();
@@ -81,9 +82,9 @@ class RmaLanding final : public Landing {
 
 }  // namespace
 
-Landed land_uncounted(Station& station, const Endpoints& endpoints, const Slots& target,
+Landed land_uncounted(Station& station, const Destination& there, const Endpoints& endpoints, const Slots& target,
                       std::span<const Signal> signals) {
-  auto landing = std::make_unique<RmaLanding>(station, endpoints, target, signals);
+  auto landing = std::make_unique<RmaLanding>(station, there, endpoints, target, signals);
   Key key = landing->key();
   return {std::move(landing), std::move(key)};
 }

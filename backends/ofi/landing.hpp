@@ -8,7 +8,7 @@
 namespace sluice::backends::ofi {
 
 /// Slots that the provider does not reach are staged: puts land in memory of ours, and `take` copies them.
-Landed land_uncounted(Station& station, const Endpoints& endpoints, const Slots& target,
+Landed land_uncounted(Station& station, const Destination& there, const Endpoints& endpoints, const Slots& target,
                       std::span<const Signal> signals);
 
 }  // namespace sluice::backends::ofi

@@ -40,17 +40,17 @@ std::shared_ptr<Pin> new_pin(Station& station) {
           }};
 }
 
-std::shared_ptr<Target> new_place(Station& station, const Endpoints& endpoints, const Slots& target,
-                                  std::span<const Signal> signals) {
+std::shared_ptr<Target> new_place(Station& station, const Destination& there, const Endpoints& endpoints,
+                                  const Slots& target, std::span<const Signal> signals) {
   const std::uint64_t index = [&] {
     const std::lock_guard lock(station.mutex);
     return station.arrivals.add(signals, target, endpoints);
   }();
   const Place place{index, target.slot_bytes, target.slot_bytes, target.depth,
                     static_cast<std::uint32_t>(signals.size())};
-  return {new Target{place, {}}, [&station](const Target* one) {
+  return {new Target{place, {}}, [&station, lost = there.lost](const Target* one) {
             const std::lock_guard lock(station.mutex);
-            station.arrivals.remove(one->index);
+            station.arrivals.remove(one->index, !*lost);
             delete one;
           }};
 }

@@ -223,9 +223,9 @@ struct Target : Place {
 };
 
 /// Makes the place of a landing, without its notice, rails and keys. Its index is in use until the last owner is
-/// destroyed. Takes the station's mutex.
-std::shared_ptr<Target> new_place(Station& station, const Endpoints& endpoints, const Slots& target,
-                                  std::span<const Signal> signals);
+/// destroyed, and for ever if the peer at `there` was lost by then. Takes the station's mutex.
+std::shared_ptr<Target> new_place(Station& station, const Destination& there, const Endpoints& endpoints,
+                                  const Slots& target, std::span<const Signal> signals);
 
 Key key_of(const Target& target);
 /// @throws std::runtime_error if it makes no sense.

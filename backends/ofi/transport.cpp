@@ -42,11 +42,11 @@ class OfiLink final : public Link {
     const bool countable = target.memory.bytes != 0 && target.depth <= kMostCounted;
     try {
       if (station_.manner.notice == Notice::counter && countable && in_one_write(target))
-        return land_counted(station_, paths_->endpoints(), target, signals);
+        return land_counted(station_, there_, paths_->endpoints(), target, signals);
     } catch (const std::runtime_error& reason) {
       say_not_by_nic(reason);
     }
-    return land_uncounted(station_, paths_->endpoints(), target, signals);
+    return land_uncounted(station_, there_, paths_->endpoints(), target, signals);
   }
   void arrived(Key&) override {}
   std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) override {

@@ -82,11 +82,13 @@ void expect_no_wait(const char* what, const std::function<void(Target&, const Sl
       access(side.target, side.local.all());  // opens the line
       side.flush();
       const Posts before = posts();
+      const auto messages = [&] { return posts().messages - before.messages; };
       hold(true);
       access(side.target, side.local.all());
+      expect_within(10s, [&] { return messages() == 1; });
       hold(false);
       side.flush();
-      EXPECT_EQ(posts().messages - before.messages, what == kNotice ? 1U : 2U) << what;
+      EXPECT_EQ(messages(), what == kNotice ? 1U : 2U) << what;
     }
     board().meet(context);
   });

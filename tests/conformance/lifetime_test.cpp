@@ -77,11 +77,12 @@ std::string growth(const Usage& before, const Usage& after) {
   return all;
 }
 
-/// Calls `work()` up to four times, and asserts that one call leaves nothing behind. Threads take memory once more when
-/// more of them than before happen to run at a time; a leak grows in each call.
+constexpr int kCalls = 4;
+
+/// Calls `work()` up to kCalls times, and asserts that one call leaves nothing behind. Threads take memory once more
+/// when more of them than before happen to run at a time; a leak grows in each call.
 template <class Work>
 void expect_flat(Context& context, Work work) {
-  constexpr std::uint64_t kCalls = 4;
   for (std::uint64_t call = 1; call <= kCalls; ++call) {
     board().meet(context);
     const Usage before = usage();
@@ -114,7 +115,7 @@ void use_all_buffers(Context& context, const Case& one, std::uint64_t rounds) {
 
 void expect_flat(const Case& one, int rounds) {
   Peers peers = one.peers();
-  peers.limit = std::chrono::milliseconds(20'000 + rounds * (one.ground.network ? 60 : 10));
+  peers.limit = std::chrono::milliseconds(20'000 + kCalls * rounds * (one.ground.network ? 60 : 10));
   run_peers(peers, [&](Context& context) {
     open_and_close(context, one, rounds / 10);  // warm
     use_all_buffers(context, one, static_cast<std::uint64_t>(rounds));
@@ -186,7 +187,7 @@ void leave_and_close(Context& context, const Case& one, std::uint64_t first, std
 /// The NIC has entries for one round only.
 void expect_no_leftovers(const Case& one, std::uint64_t rounds) {
   Peers peers = one.peers();
-  peers.limit = std::chrono::milliseconds(20'000 + rounds * 100);
+  peers.limit = std::chrono::milliseconds(20'000 + kCalls * rounds * 100);
   peers.environment = {"SLUICE_TRIGGER_ENTRIES=4", "EMUCXI_TLES=16"};
   run_peers(peers, [&](Context& context) {
     std::uint64_t first = 1;
@@ -211,7 +212,7 @@ TEST_P(LongLeftovers, are_disposed_of_and_leave_nothing_behind) { expect_no_left
 
 /// Contexts, too: their threads, sockets and pages end with them.
 TEST(Contexts, leave_nothing_behind) {
-  run_peers({.ranks = 1, .limit = 60s}, [](Context& all) {
+  run_peers({.ranks = 1, .limit = kCalls * 60s}, [](Context& all) {
     const auto rounds = [](int count) {
       for (int i = 0; i < count; ++i) {
         const int code = run_threads(3, [](Context& context) {

@@ -623,7 +623,7 @@ TEST_P(KillOfStopping, ends_a_host_stream_that_is_far_ahead) {
       while (fails([&] { context.check(); })) {
       }
     }
-    EXPECT_LT(ran, kSteps);
+    EXPECT_LE(ran, 20) << "rank 1 has made 10 steps";
   }));
 }
 

@@ -6,7 +6,9 @@
 #include <sluice/window.hpp>
 
 #include "backends/ofi/by_number.hpp"
+#include "backends/ofi/station.hpp"
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -137,6 +139,22 @@ TEST(Manner, numbers_of_what_has_closed_count_for_nobody) {
   arrivals.landed(manner.number(closed, 0), 0);
   EXPECT_EQ(first[0].word.value.load() + second[0].word.value.load(), 0U);
   EXPECT_EQ(arrivals.add(first), closed);
+}
+
+TEST(Manner, numbers_of_landings_of_a_lost_peer_are_not_given_again) {
+  const Told told("some", 8, FI_RMA);
+  Station station;
+  station.manner = choose_manner(told.info, 3);
+  Destination there;
+  base::Word word;
+  base::Parking parking;
+  const Signal signal{&word, &parking, {}};
+  const auto index = [&] { return new_place(station, there, {{0}, 1}, {{}, 8, 1}, std::span(&signal, 1))->index; };
+  const std::uint64_t first = index();
+  EXPECT_EQ(index(), first);
+  *there.lost = true;
+  EXPECT_EQ(index(), first);
+  EXPECT_NE(index(), first);
 }
 
 // Its writes refuse the data that its messages take.
