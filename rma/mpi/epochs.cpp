@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rma/mpi/epochs.hpp"
 
+#include <exception>
 #include <span>
 #include <string>
 
+#include "rma/mpi/log.hpp"
 #include "rma/mpi/pause.hpp"
 #include "rma/mpi/refused.hpp"
 #include "rma/mpi/rma_window.hpp"
@@ -228,8 +230,9 @@ void Epochs::give_turn_back(int rank, std::size_t word) noexcept try {
   if (std::uint64_t* const turns = window_.areas->turns(rank)) return Turns::give_back(turns[word]);
   const Part& part = window_.parts[static_cast<std::size_t>(rank)];
   window_.job->control.swap(part.rank, part.place, kTurns + word, 0);
-} catch (...) {
-  // The owner is lost: no rank needs the word, and the next access reports the loss.
+} catch (const std::exception& reason) {
+  // Of an owner that is lost no rank needs the word, and the next access reports the loss.
+  log(Level::info, std::string("a turn of accumulates was not given back: ") + reason.what());
 }
 
 }  // namespace sluice::mpi_rma

@@ -64,14 +64,14 @@ void add_around_edges(bool allocate) {
 
 /// Numbers that begin in one block and end in the next.
 void add_across_edges(bool allocate) {
-  constexpr int kTimes = 600;
+  constexpr int kRounds = 600;
   constexpr int kCount = 3;
   constexpr MPI_Aint kEdge = 8 * kNumbersOfBlock;
   Shared<char> shared(2 * kEdge, allocate);
   const std::vector<std::int64_t> ones(kCount, 1);
   std::vector<std::int64_t> before(kCount);
   MPI_Win_lock_all(0, shared.window);
-  for (int i = 0; i < kTimes; ++i) {
+  for (int i = 0; i < kRounds; ++i) {
     const bool one = i % 3 != 0;  // the first one begins in the block before
     const MPI_Aint at = one ? kEdge - 4 : kEdge - 12;
     const int count = one ? 1 : kCount;
@@ -85,8 +85,8 @@ void add_across_edges(bool allocate) {
   MPI_Win_unlock_all(shared.window);
   MPI_Barrier(MPI_COMM_WORLD);
   MPI_Win_lock(MPI_LOCK_SHARED, world_rank(), 0, shared.window);
-  const int long_ones = (kTimes + 2) / 3;
-  const int expected[] = {long_ones, kTimes, long_ones};
+  const int long_ones = (kRounds + 2) / 3;
+  const int expected[] = {long_ones, kRounds, long_ones};
   for (int j = 0; world_rank() == 0 && j < kCount; ++j) {
     std::int64_t sum = 0;
     std::memcpy(&sum, shared.memory + kEdge - 12 + 8 * j, sizeof sum);
