@@ -12,6 +12,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -137,9 +138,10 @@ TEST_P(Ranges, hold_a_programs_own_pieces) {
 }
 
 TEST_P(Ranges, end_where_a_call_fails) {
-  const auto result = run(GetParam(), [](Context& context) {
+  std::atomic<bool> waited{false};  // a rank that has left is no longer waited for
+  const auto result = run(GetParam(), [&waited](Context& context) {
     const sluice::Memory memory = context.allocate(64);
-    if (context.rank() == 1) return;
+    if (context.rank() == 1) return waited.wait(false);
     auto sender = context.sender(1, 4, memory.slice(0, 64), {.name = "faces"});
     bool failed = false;
     try {
@@ -147,6 +149,8 @@ TEST_P(Ranges, end_where_a_call_fails) {
     } catch (const sluice::Error&) {
       failed = true;
     }
+    waited = true;
+    waited.notify_all();
     require(failed, "nobody has opened the other end");
   });
   EXPECT_EQ(result.code, 0) << result.err;
