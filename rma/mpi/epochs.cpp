@@ -231,7 +231,7 @@ void Epochs::give_turn_back(int rank, std::size_t word) noexcept try {
   const Part& part = window_.parts[static_cast<std::size_t>(rank)];
   window_.job->control.swap(part.rank, part.place, kTurns + word, 0);
 } catch (const std::exception& reason) {
-  // Of an owner that is lost no rank needs the word, and the next access reports the loss.
+  // No rank needs the word of an owner that is lost, and the next access reports the loss.
   log(Level::info, std::string("a turn of accumulates was not given back: ") + reason.what());
 }
 
