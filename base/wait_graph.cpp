@@ -30,7 +30,7 @@ std::string not_opened(const WaitRecord& wait) {
   if (!wait.answered) return peer + " has not opened its end of tag " + std::to_string(wait.tag);
   if (!wait.reached) return "no connection to " + peer + " yet: has it called sluice::run?";
   const std::string other = wait.sends ? "receiver" : "sender";
-  const std::string opened(wait.openings.view());
+  const std::string opened(wait.text.view());
   return peer + " has not opened its " + other + " of tag " + std::to_string(wait.tag) +
          "; unmatched ends that it has opened towards " + rank_text(wait.rank) + ": " +
          (opened.empty() ? "none" : opened);
@@ -141,6 +141,7 @@ std::string who_owes(const WaitRecord& wait) {
     case Lack::count:
       return "peers have not raised its counter " + std::to_string(wait.tag) + " to " + std::to_string(wait.epoch);
     case Lack::notice: return "no notice that matches has come";
+    case Lack::step: return std::string(wait.text.view());
     case Lack::completion: return "its own work on this channel has not completed";
     case Lack::room: break;
   }

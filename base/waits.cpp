@@ -109,7 +109,7 @@ void note_answer(const void* end, const EndCounts& counts) noexcept {
 
 void note_openings(const void* end, std::string_view openings, bool reached) noexcept {
   change_waits_of(end, [&](WaitRecord& record) {
-    record.openings = openings;
+    record.text = openings;
     record.reached = reached;
     record.answered = true;
   });
@@ -133,7 +133,7 @@ void WaitNote::write(WaitRecord record) noexcept {
     if (before.end == record.end && before.lack == record.lack && before.epoch == record.epoch) {
       record.answered = before.answered;
       record.counts = before.counts;
-      record.openings = before.openings;
+      record.text = before.text;
       record.reached = before.reached;
     }
     return write_record(page.rows[row_], record);

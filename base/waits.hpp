@@ -30,6 +30,7 @@ enum class Lack : std::uint8_t {
   notice,      ///< a notice that matches
   copying,     ///< the end of the peer's part of a copy from this end's memory
   letting_go,  ///< the end of the peer's use of this end's memory
+  step,        ///< a step of other ranks, which `text` names
   room         ///< room in the queue of a host stream
 };
 
@@ -65,7 +66,7 @@ struct WaitRecord {
   std::uint32_t tag = 0;
   bool sends = false;     ///< its end is a sender's
   bool reached = true;    ///< if an opening lacks: there is a connection to the peer
-  bool answered = false;  ///< `counts`, or `openings`, are known
+  bool answered = false;  ///< `counts`, or the `text` of an opening, are known
   Lack lack = Lack::put;
   std::uint64_t epoch = 0;    ///< the put or release that lacks, the capacity of a queue
   const void* end = nullptr;  ///< its end, in the process of `rank`; null: it waits for no peer
@@ -74,8 +75,8 @@ struct WaitRecord {
   EndCounts counts;            ///< of the peer's end
   ShortText<16> verb;
   ShortText<40> name;       ///< of the channel
-  ShortText<40> stream;     ///< where it waits
-  ShortText<160> openings;  ///< if an opening lacks: unmatched ends that the peer has opened towards `rank`
+  ShortText<40> stream;  ///< where it waits
+  ShortText<160> text;   ///< if an opening lacks: unmatched ends that the peer has opened towards `rank`
 };
 static_assert(std::is_trivially_copyable_v<WaitRecord>);
 

@@ -123,6 +123,7 @@ sluice_option(OFI HELP "Networks through libfabric" NEEDS libfabric_FOUND FOUND 
 sluice_option(HWLOC HELP "The nearest network devices first" NEEDS hwloc_FOUND SLUICE_ENABLE_OFI)
 
 # A sanitizer replaces malloc itself.
+find_package(PkgConfig QUIET)
 if(PkgConfig_FOUND)
   pkg_check_modules(jemalloc QUIET IMPORTED_TARGET jemalloc>=5.3)
 endif()

@@ -45,6 +45,7 @@ void Patience::rest() {
     yields_ = rest_.spin_or_yield(base::kYielding);
     if (yields_) return;
     last_look_ = base::Clock::now();
+    note_ = base::WaitNote(last_look_);
   }
   nap();
 }
@@ -52,6 +53,7 @@ void Patience::rest() {
 void Patience::nap() {
   if (limit_.over()) throw links_.group.error(Code::timeout, what_);
   const auto now = base::Clock::now();
+  if (note_.due(now, base::kNotedAfter)) note();
   if (now - last_look_ >= Patrol::kPeriod) {
     last_look_ = now;
     links_.patrol.check_job();
@@ -59,6 +61,16 @@ void Patience::nap() {
     if (rest_.lasted() >= Patrol::kBegin) links_.patrol.look();
   }
   std::this_thread::sleep_until(std::min(limit_.next(), now + nap_after(rest_.lasted())));
+}
+
+void Patience::note() {
+  base::WaitRecord record;
+  record.rank = base::rank_of_thread();
+  record.lack = base::Lack::step;
+  record.verb = "waits";
+  record.name = links_.group.name;
+  record.text = std::string(what_) + " (rank " + std::to_string(suspect_) + " of the window)";
+  note_.write(record);
 }
 
 }  // namespace sluice::rma

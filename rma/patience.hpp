@@ -6,6 +6,7 @@
 #include <sluice/error.hpp>
 
 #include "base/limit.hpp"
+#include "base/waits.hpp"
 #include "rma/group.hpp"
 #include "rma/rest.hpp"
 
@@ -71,6 +72,7 @@ class Patience {
 
  private:
   void nap();
+  void note();
 
   Links& links_;
   base::Limit& limit_;
@@ -79,6 +81,7 @@ class Patience {
   Rest rest_{0};
   bool yields_ = true;
   base::Clock::time_point last_look_;
+  base::WaitNote note_;
 };
 
 }  // namespace sluice::rma

@@ -35,6 +35,7 @@ bool has_bytes(backends::Request::Kind kind) noexcept {
 
 /// Bytes of the window that the request changes, or reads.
 std::size_t bytes_of(const AgentLine::Message& message) noexcept {
+  if (message.kind == backends::Request::Kind::none) return 0;
   const bool has_length = has_bytes(message.kind) || message.kind == backends::Request::Kind::get;
   return has_length ? message.bytes : sizeof message.operand;
 }
@@ -312,7 +313,7 @@ void Agent::carry_out(Served& one, const Slice& slot) {
       std::memcpy(local, there, bytes);
     } else if (message.kind == backends::Request::Kind::put) {
       std::memcpy(there, local, bytes);
-    } else {
+    } else if (message.kind != backends::Request::Kind::none) {
       backends::change(
           there,
           {message.kind, message.offset, {local, bytes}, message.operand, message.compare, message.op, message.number});

@@ -566,7 +566,7 @@ bool TargetCore::needs_agent(const backends::Request& request) const noexcept {
   if (request.counter == kNone) return false;
   // The reply of the agent brings the bytes, and it has counted: a round trip less.
   const bool short_get = request.kind == Kind::get && request.local.size() <= AgentLine::kReply;
-  return !accesses_->access().counts || (facts_.by_agent && short_get);
+  return !accesses_->access().counts || (posts_ && facts_.by_agent && short_get);
 }
 
 /// The agent raises the counter after what it has put or changed itself. Else that must have completed before.

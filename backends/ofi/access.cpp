@@ -136,16 +136,17 @@ class RmaAccess final : public EngineAccess, private Mover {
     if (part.bytes == 0 && !number) return Posted::over;
     if (part.bytes == 0) return write_number(flight, *number);
     std::byte* const here = request.local.data() + part.offset;
-    flight.local = registration_of(request.local);
-    flight.bytes = part.bytes;
-    void* const desc = flight.local->desc();
+    auto local = registration_of(request.local);
+    void* const desc = local->desc();
     Remote there = offered_;
     there.spot.address += request.offset + part.offset;
     const Posted posted =
         request.kind == Request::Kind::get
             ? rail_.read(here, part.bytes, desc, there, flight.operation)
-            : rail_.write({here, part.bytes, desc, flight.local->of_gpu}, there, number, true, flight.operation);
-    if (posted != Posted::under_way) flight.local.reset();
+            : rail_.write({here, part.bytes, desc, local->of_gpu}, there, number, true, flight.operation);
+    if (posted != Posted::under_way) return posted;
+    flight.local = std::move(local);  // a flight that has it is under way
+    flight.bytes = part.bytes;
     return posted;
   }
 

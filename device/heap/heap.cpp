@@ -62,9 +62,8 @@ std::size_t g_used = 0;                // bytes of the newest chunk
 std::size_t round_up(std::size_t value, std::size_t to) noexcept { return (value + to - 1) / to * to; }
 
 bool holds(const void* block) noexcept {
-  // Also false before there is a heap: no block is at so low an address.
-  return reinterpret_cast<std::uintptr_t>(block) - reinterpret_cast<std::uintptr_t>(g_begin) < kPlaces * kChunk &&
-         g_begin != nullptr;
+  return g_begin != nullptr &&
+         reinterpret_cast<std::uintptr_t>(block) - reinterpret_cast<std::uintptr_t>(g_begin) < kPlaces * kChunk;
 }
 
 Chunk& chunk_of(const void* memory) noexcept {
@@ -89,9 +88,10 @@ int new_file(std::size_t bytes) noexcept {
   if (::getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur < bytes) return -1;
   const int low = ::memfd_create("sluice-heap", MFD_CLOEXEC);
   if (low < 0) return -1;
-  const int high = ::fcntl(low, F_DUPFD_CLOEXEC, kHigh);
-  if (high >= 0) ::close(low);
-  const int fd = high >= 0 ? high : low;
+  int fd = ::fcntl(low, F_DUPFD_CLOEXEC, kHigh);
+  if (fd < 0) fd = ::fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  ::close(low);
+  if (fd < 0) return -1;
   if (::ftruncate(fd, static_cast<off_t>(bytes)) == 0) return fd;
   ::close(fd);
   return -1;
@@ -170,14 +170,23 @@ extent_hooks_t g_hooks{more, keep, nullptr, is_there, nullptr, nullptr, give_bac
 
 // ---- the beginning, and a child of fork
 
+/// As a signal handler may.
+template <std::size_t N>
+void say(const char (&text)[N]) noexcept {
+  (void)!::write(STDERR_FILENO, text, N - 1);
+}
+
 /// Makes the child's changes its own. It still sees what the parent changes in pages that it has not changed itself.
 void part_from_parent() noexcept {
-  g_private = true;
-  for (std::size_t place = 0; place < g_places.load(); place += g_chunks[place].bytes / kChunk) {
+  if (g_private.exchange(true)) return;  // a child of such a child: its memory is a copy already
+  const std::size_t places = g_places.load();
+  for (std::size_t place = 0; place < places; place += g_chunks[place].bytes / kChunk) {
     const Chunk& chunk = g_chunks[place];
-    if (is_its_file(chunk) && map_chunk(chunk.data, chunk.bytes, chunk.fd, MAP_PRIVATE)) continue;
-    constexpr char kWhy[] = "sluice: error: libsluice_heap: a child of fork cannot have memory of its own\n";
-    (void)!::write(STDERR_FILENO, kWhy, sizeof kWhy - 1);
+    const bool newest = place + chunk.bytes / kChunk == places;
+    // No more than was given out: `ulimit -d` counts it.
+    const std::size_t bytes = newest ? round_up(g_used, kPage) : chunk.bytes;
+    if (bytes == 0 || (is_its_file(chunk) && map_chunk(chunk.data, bytes, chunk.fd, MAP_PRIVATE))) continue;
+    say("sluice: error: libsluice_heap: a child of fork cannot have memory of its own\n");
     ::abort();  // it would change the parent's
   }
 }
@@ -204,14 +213,20 @@ auto find_size_by_libc() noexcept {
   return reinterpret_cast<std::size_t (*)(void*)>(::dlsym(libc, "malloc_usable_size"));
 }
 
-[[gnu::constructor]] void begin() noexcept {
+bool begin_heap() noexcept {
   g_size_by_libc = find_size_by_libc();
   void* const reserved =
       ::mmap(nullptr, (kPlaces + 1) * kChunk, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (g_size_by_libc == nullptr || reserved == MAP_FAILED) return;
+  if (g_size_by_libc == nullptr || reserved == MAP_FAILED) return false;
   g_begin = reinterpret_cast<std::byte*>(round_up(reinterpret_cast<std::uintptr_t>(reserved), kChunk));
-  if (make_arena() && ::pthread_atfork(nullptr, nullptr, part_from_parent) == 0)
-    g_ready.store(true, std::memory_order_release);
+  return make_arena() && ::pthread_atfork(nullptr, nullptr, part_from_parent) == 0;
+}
+
+[[gnu::constructor]] void begin() noexcept {
+  g_ready.store(begin_heap(), std::memory_order_release);
+  if (!g_ready)
+    say("sluice: warning: libsluice_heap: not enough address space (4 TiB), or another jemalloc than 5.3: malloc stays "
+        "the C library's\n");
 }
 
 /// Null: the C library is to do it.

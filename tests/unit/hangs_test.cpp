@@ -151,6 +151,18 @@ void waits_for_any_on_a_stream(sluice::Context& context) {
   hang();
 }
 
+void unlocks_nothing(sluice::Context& context) {
+  sluice::CollectiveWindow window(context, "faces", {});
+  window.lock(1, sluice::CollectiveWindow::Lock::exclusive);
+  hang();
+}
+
+void starts_towards_who_has_not_posted(sluice::Context& context) {
+  sluice::CollectiveWindow window(context, "faces", {});
+  if (context.rank() == 0) window.start(std::array{sluice::Rank{1}});
+  hang();
+}
+
 void loses_a_rank_while_others_wait(sluice::Context& context) {
   if (context.rank() == 2) {
     std::this_thread::sleep_for(4s);  // others have then waited for more than the second that the table needs
@@ -169,6 +181,8 @@ const std::map<std::string_view, void (*)(sluice::Context&)> kPrograms = {
     {"uses_up_the_depth_round_a_ring", uses_up_the_depth_round_a_ring},
     {"waits_for_any_of_two_that_put_nothing", waits_for_any_of_two_that_put_nothing},
     {"waits_for_any_on_a_stream", waits_for_any_on_a_stream},
+    {"unlocks_nothing", unlocks_nothing},
+    {"starts_towards_who_has_not_posted", starts_towards_who_has_not_posted},
     {"loses_a_rank_while_others_wait", loses_a_rank_while_others_wait}};
 
 // ---- the tests
@@ -215,17 +229,18 @@ int lines_of_first_table(const std::string& text) {
 }
 
 /// Runs the program in all ways at once, and ends each as soon as its table has all of `lines`.
-void expect_table(const std::string& what, int ranks, const std::vector<std::string>& lines) {
+void expect_table(const std::string& what, int ranks, const std::vector<std::string>& lines,
+                  const std::vector<Way>& ways = kWays) {
   std::list<Program> programs;
-  for (const Way way : kWays) programs.push_back(start_hanging(what, ranks, way));
+  for (const Way way : ways) programs.push_back(start_hanging(what, ranks, way));
   const auto deadline = Clock::now() + 40s;
-  auto way = kWays.begin();
+  auto way = ways.begin();
   for (Program& program : programs) {
     const std::string text = program.read_errors_until(lines, deadline);
     program.signal(SIGKILL);
     for (const std::string& line : lines) {
       EXPECT_TRUE(contains(text, line)) << line << " is not in the table of " << way->backend << ", way "
-                                        << way - kWays.begin() << ":\n"
+                                        << way - ways.begin() << ":\n"
                                         << text;
     }
     EXPECT_FALSE(contains(text, "still waiting")) << text;
@@ -285,6 +300,23 @@ TEST(Hangs, a_wait_for_any_names_all) {
 TEST(Hangs, a_wait_for_any_on_a_stream_names_all_and_the_stream) {
   expect_table("waits_for_any_on_a_stream", 3,
                {"rank 1 has not put epoch 1 of tag 7", "rank 2 has not put epoch 1 of tag 7", "stream 'results'"});
+}
+
+/// Of those alone that sluice-run watches: without it, only waits of channels print.
+std::vector<Way> watched_ways() {
+  std::vector<Way> ways = kWays;
+  std::erase_if(ways, [](const Way& way) { return way.ranks == Way::Ranks::threads; });
+  return ways;
+}
+
+TEST(Hangs, a_lock_that_is_not_given_back_is_named) {
+  expect_table("unlocks_nothing", 2, {"waits 'faces'", "the lock is held by others (rank 1 of the window)"},
+               watched_ways());
+}
+
+TEST(Hangs, a_post_that_lacks_is_named) {
+  expect_table("starts_towards_who_has_not_posted", 2,
+               {"rank 0 waits 'faces'", "a target has not called post (rank 1 of the window)"}, watched_ways());
 }
 
 TEST(Hangs, the_death_of_a_rank_shows_who_waits) {

@@ -19,8 +19,10 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -49,6 +51,23 @@ bool good_in_child(Check check) {
   if (child == 0) ::_exit(check() ? 0 : 1);
   int status = 0;
   return ::waitpid(child, &status, 0) == child && status == 0;
+}
+
+/// `ulimit -d` counts memory that is private. The first test: others use up whole chunks.
+TEST(Heap, of_a_child_is_private_only_where_it_was_given_out) {
+  const Block block = block_of(std::malloc(kMiB));
+  ASSERT_TRUE(is_shared(block.get(), kMiB));
+  EXPECT_TRUE(good_in_child([] {
+    std::ifstream maps("/proc/self/maps");
+    bool given = false;
+    bool rest = false;
+    for (std::string line; std::getline(maps, line);) {
+      if (line.find("memfd:sluice-heap") == std::string::npos) continue;
+      given = given || line.find(" rw-p ") != std::string::npos;
+      rest = rest || line.find(" rw-s ") != std::string::npos;
+    }
+    return given && rest;
+  }));
 }
 
 TEST(Heap, shares_blocks_of_a_page_and_more) {
@@ -206,6 +225,22 @@ TEST(Heap, of_a_child_of_fork_is_its_own) {
   EXPECT_TRUE(good_in_child([&] {  // what it frees stays in use by the parent
     std::free(block.get());
     return true;
+  }));
+  EXPECT_TRUE(all_are(block.get(), kMiB, 1));
+}
+
+TEST(Heap, of_a_child_of_a_child_is_its_own) {
+  const Block block = block_of(std::malloc(kMiB));
+  std::memset(block.get(), 1, kMiB);
+  EXPECT_TRUE(good_in_child([&] {
+    std::memset(block.get(), 2, kMiB);
+    for (int fd = 3; fd < 1024; ++fd) ::close(fd);  // as a daemon does
+    const bool kept = good_in_child([&] {
+      const bool inherited = all_are(block.get(), kMiB, 2);
+      std::memset(block.get(), 3, kMiB);
+      return inherited;
+    });
+    return kept && all_are(block.get(), kMiB, 2);
   }));
   EXPECT_TRUE(all_are(block.get(), kMiB, 1));
 }

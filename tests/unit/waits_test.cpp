@@ -86,7 +86,7 @@ TEST(Waits, an_opening_that_lacks_names_what_was_opened_instead) {
   wait.answered = true;
   EXPECT_TRUE(has(who_owes(wait), "has not opened its sender of tag 7; unmatched ends")) << who_owes(wait);
   EXPECT_TRUE(has(who_owes(wait), "towards rank 0: none"));
-  wait.openings = "a sender of tag 8";
+  wait.text = "a sender of tag 8";
   EXPECT_TRUE(has(who_owes(wait), "towards rank 0: a sender of tag 8"));
   wait.reached = false;
   EXPECT_TRUE(has(who_owes(wait), "no connection to rank 1 yet"));
