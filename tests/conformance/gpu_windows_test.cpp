@@ -87,6 +87,34 @@ TEST_P(GpuTargets, refuse_numbers_in_the_memory_of_a_gpu) {
   });
 }
 
+/// Memory that peers of other processes do not map: atomics are the owner's, which a GPU's stream cannot ask.
+TEST_P(GpuTargets, count_short_gets_of_memory_of_the_users_in_the_order_of_their_stream) {
+  if (GetParam().source != Whose::hosts) return;
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    GpuStream gpu;
+    const Stream stream = GetParam().inline_order ? Stream() : gpu.stream();
+    const std::size_t bytes = 1024;
+    std::vector<std::byte> memory(bytes);
+    const Region users = context.region(memory.data(), bytes);
+    Window window;
+    if (context.rank() == 0) window = context.window(kWindow, users.all(), 1);
+    Target target = context.target(0, kWindow);
+    const Memory here = context.allocate(2 * bytes);
+    if (context.rank() == 1) {
+      fill(bytes_of(here.slice(0, bytes)), {1, kTag, 1});
+      target.put(stream, here.slice(0, bytes), 0);
+      target.flush(stream);
+      target.get_notify(stream, here.slice(bytes, bytes), 0, 0);
+      target.flush(stream);
+      context.synchronize(stream);
+      EXPECT_EQ(difference(bytes_of(here.slice(bytes, bytes)), {1, kTag, 1}), "");
+    } else {
+      EXPECT_TRUE(window.wait_for(0, 1, 10s));
+    }
+    board().meet(context);
+  });
+}
+
 /// The next target has the memory of the first, whose flush the stream has not come to.
 TEST_P(GpuTargets, are_closed_before_their_stream_comes_to_the_flush) {
   if (GetParam().inline_order || GetParam().source != Whose::hosts) return;
