@@ -40,7 +40,7 @@ constexpr std::size_t kPlaces = std::size_t{1} << 12;  // of chunks, in the addr
 struct Chunk {
   std::byte* data = nullptr;
   std::size_t bytes = 0;
-  int fd = -1;
+  int fd = 0;
   dev_t device = 0;  // of the file: a program may close any descriptor, and open another file there
   ino_t inode = 0;
 };
@@ -135,23 +135,23 @@ void* next_bytes(std::size_t bytes, std::size_t alignment) noexcept {
 }
 
 /// Pages of a new file are zero.
-void* more(extent_hooks_t*, void* where, std::size_t bytes, std::size_t alignment, bool* zero, bool* commit,
-           unsigned) noexcept {
+void* alloc(extent_hooks_t*, void* where, std::size_t bytes, std::size_t alignment, bool* zero, bool* committed,
+            unsigned) noexcept {
   if (where != nullptr || alignment > kChunk || g_private) return nullptr;  // chunks lie at multiples of kChunk
   ::pthread_mutex_lock(&g_adding);
   void* const given = next_bytes(bytes, alignment);
   ::pthread_mutex_unlock(&g_adding);
   *zero = *zero || given != nullptr;
-  *commit = true;
+  *committed = true;
   return given;
 }
 
-bool keep(extent_hooks_t*, void*, std::size_t, bool, unsigned) noexcept { return true; }
+bool dalloc(extent_hooks_t*, void*, std::size_t, bool, unsigned) noexcept { return true; }
 
-bool is_there(extent_hooks_t*, void*, std::size_t, std::size_t, std::size_t, unsigned) noexcept { return false; }
+bool commit(extent_hooks_t*, void*, std::size_t, std::size_t, std::size_t, unsigned) noexcept { return false; }
 
 /// Gives pages back to the kernel, and leaves zeros.
-bool give_back(extent_hooks_t*, void* data, std::size_t, std::size_t offset, std::size_t bytes, unsigned) noexcept {
+bool purge_forced(extent_hooks_t*, void* data, std::size_t, std::size_t offset, std::size_t bytes, unsigned) noexcept {
   if (g_private) return true;
   // Not by fallocate: libraries that keep pages registered with a NIC watch madvise.
   const int before = errno;
@@ -166,7 +166,7 @@ bool merge(extent_hooks_t*, void* one, std::size_t, void* next, std::size_t, boo
   return &chunk_of(one) != &chunk_of(next);
 }
 
-extent_hooks_t g_hooks{more, keep, nullptr, is_there, nullptr, nullptr, give_back, split, merge};
+extent_hooks_t g_hooks{alloc, dalloc, nullptr, commit, nullptr, nullptr, purge_forced, split, merge};
 
 // ---- the beginning, and a child of fork
 
@@ -251,7 +251,7 @@ std::size_t size_of(void* block) noexcept {
 }
 
 /// Null: there is no memory, and the block stays.
-void* move(void* block, std::size_t bytes, void* to) noexcept {
+void* move_to(void* to, void* block, std::size_t bytes) noexcept {
   if (to == nullptr) return nullptr;
   std::memcpy(to, block, std::min(bytes, size_of(block)));
   ::free(block);
@@ -290,7 +290,7 @@ void* realloc(void* block, std::size_t bytes) noexcept {
   if (block == nullptr) return ::malloc(bytes);
   if (!holds(block)) {
     void* const to = take(bytes, 1, 0);
-    return to != nullptr ? move(block, bytes, to) : libc_realloc(block, bytes);
+    return to != nullptr ? move_to(to, block, bytes) : libc_realloc(block, bytes);
   }
   if (bytes == 0) {
     ::free(block);
@@ -298,7 +298,7 @@ void* realloc(void* block, std::size_t bytes) noexcept {
   }
   void* const same =
       bytes < kPage || g_private ? nullptr : ::rallocx(block, bytes, MALLOCX_ARENA(g_arena) | MALLOCX_TCACHE_NONE);
-  return same != nullptr ? same : move(block, bytes, libc_malloc(bytes));
+  return same != nullptr ? same : move_to(libc_malloc(bytes), block, bytes);
 }
 
 void* reallocarray(void* block, std::size_t count, std::size_t bytes) noexcept {

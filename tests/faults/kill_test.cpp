@@ -691,7 +691,7 @@ TEST_P(StandingStill, holds_up_an_exception_once) {
 
 /// The whole job stands still for longer than a wait may last; that time does not count.
 TEST_P(StandingStill, as_a_whole_does_not_count_as_waiting) {
-  static constexpr auto kLimit = 1s;
+  static constexpr auto kLimit = 2s;
   constexpr std::size_t kPidOf = 10;  // on the board, and the next
   Peers peers = ranks(3);
   peers.timeout = kLimit;
