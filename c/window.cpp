@@ -309,13 +309,29 @@ sluice_code sluice_target_free(sluice_target** target) {
   return guarded([] { refuse(sluice::Code::misuse, "the target of a collective window is freed with the window"); });
 }
 
+namespace {
+
+sluice_code open_collective(sluice_context* context, const char* name, const sluice_memory* memory, size_t offset,
+                            size_t bytes, sluice::AtomicsOf atomics, sluice_timeout timeout,
+                            sluice_collective_window** window) {
+  return create(window, [&] {
+    return sluice_collective_window{
+        {at(context), text_of(name), slice_of(memory, offset, bytes), atomics, timeout_of(timeout)}, {}};
+  });
+}
+
+}  // namespace
+
 sluice_code sluice_collective_window_open(sluice_context* context, const char* name, const sluice_memory* memory,
                                           size_t offset, size_t bytes, sluice_timeout timeout,
                                           sluice_collective_window** window) {
-  return create(window, [&] {
-    return sluice_collective_window{{at(context), text_of(name), slice_of(memory, offset, bytes), timeout_of(timeout)},
-                                    {}};
-  });
+  return open_collective(context, name, memory, offset, bytes, sluice::AtomicsOf::programs, timeout, window);
+}
+
+sluice_code sluice_collective_window_open_for_targets(sluice_context* context, const char* name,
+                                                      const sluice_memory* memory, size_t offset, size_t bytes,
+                                                      sluice_timeout timeout, sluice_collective_window** window) {
+  return open_collective(context, name, memory, offset, bytes, sluice::AtomicsOf::targets, timeout, window);
 }
 
 sluice_code sluice_collective_window_close(sluice_collective_window* window, sluice_timeout timeout) {

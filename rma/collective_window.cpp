@@ -35,7 +35,7 @@ std::string_view checked_name(const Context& context, std::string_view name) {
 
 class CollectiveWindow::Impl {
  public:
-  Impl(Context& context, std::string_view name, const Slice& memory, std::optional<Timeout> timeout);
+  Impl(Context& context, std::string_view name, const Slice& memory, AtomicsOf atomics, std::optional<Timeout> timeout);
 
   void leave() noexcept;
   void close(std::optional<Timeout> timeout);
@@ -80,7 +80,7 @@ class CollectiveWindow::Impl {
   rma::Epochs epochs;
 };
 
-CollectiveWindow::Impl::Impl(Context& context, std::string_view name, const Slice& memory,
+CollectiveWindow::Impl::Impl(Context& context, std::string_view name, const Slice& memory, AtomicsOf atomics,
                              std::optional<Timeout> timeout)
     : group{context, std::string(name), context.rank(), context.size()}, timeout_(context.timeout()),
       page_(context.allocate(rma::at::kEnd)), own_(page_.all()),
@@ -88,7 +88,7 @@ CollectiveWindow::Impl::Impl(Context& context, std::string_view name, const Slic
       epochs(group.rank, group.size) {
   own_.word(rma::at::kMinusShared).store(0 - rma::kShared);
   own_.word(rma::at::kMinusExclusive).store(0 - rma::kExclusive);
-  if (memory.bytes() != 0) memory_ = context.window(group.part("memory"), memory);
+  if (memory.bytes() != 0) memory_ = context.window(group.part("memory"), memory, 0, atomics);
   const WindowHandle handle = memory.bytes() != 0 ? memory_.handle() : words_.handle(0, 0);
   std::ranges::copy(handle, page_.data() + rma::at::kHandle);
   Limit limit(timeout.value_or(context.connect_timeout()));
@@ -191,9 +191,9 @@ void CollectiveWindow::Impl::leave() noexcept {
   }
 }
 
-CollectiveWindow::CollectiveWindow(Context& context, std::string_view name, const Slice& memory,
+CollectiveWindow::CollectiveWindow(Context& context, std::string_view name, const Slice& memory, AtomicsOf atomics,
                                    std::optional<Timeout> timeout)
-    : impl_(std::make_unique<Impl>(context, checked_name(context, name), memory, timeout)) {}
+    : impl_(std::make_unique<Impl>(context, checked_name(context, name), memory, atomics, timeout)) {}
 CollectiveWindow::CollectiveWindow(CollectiveWindow&&) noexcept = default;
 CollectiveWindow& CollectiveWindow::operator=(CollectiveWindow&& other) noexcept {
   if (this == &other) return *this;

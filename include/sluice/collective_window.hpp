@@ -55,11 +55,11 @@ class SLUICE_EXPORT CollectiveWindow {
  public:
   /// Collective: every rank of `context` calls it with the same name. Returns when all have. `memory` is this rank's
   /// part, as for Context::window, or empty; sizes may differ. `name`: 1 to 4000 characters, and no name of another
-  /// CollectiveWindow of the context that is open.
+  /// CollectiveWindow of the context that is open. `atomics`: of this rank's part, as for Context::window.
   /// @throws Error what Context::window throws; {Code::timeout}: not every rank has called it. Then, or if another rank
   ///   has failed, this rank has no window; peers get {Code::peer_lost} or {Code::timeout}.
   CollectiveWindow(Context& context, std::string_view name, const Slice& memory,
-                   std::optional<Timeout> timeout = kContextTimeout);
+                   AtomicsOf atomics = AtomicsOf::programs, std::optional<Timeout> timeout = kContextTimeout);
   CollectiveWindow(CollectiveWindow&&) noexcept;
   /// Closes the window that was here, as the destructor does.
   CollectiveWindow& operator=(CollectiveWindow&&) noexcept;

@@ -120,6 +120,13 @@ int epochs(sluice_context* context) {
   MUST(sluice_collective_window_close(window, SLUICE_CONTEXT_TIMEOUT));
   REFUSED(SLUICE_MISUSE, sluice_collective_window_target(window, 0, &target));
   MUST(sluice_collective_window_free(&window));
+  MUST(sluice_collective_window_open_for_targets(context, "epochs", memory, 0, kPlaces * kWord, kLimit, &window));
+  MUST(sluice_collective_window_target(window, 0, &target));
+  MUST(sluice_target_fetch_add_now(target, kLocked * kWord, 1, kLimit, NULL));
+  MUST(sluice_collective_window_fence(window, kLimit));
+  if (rank == 0) EXPECT(words[kLocked] == (uint64_t)((kTurns + 1) * ranks));
+  MUST(sluice_collective_window_close(window, SLUICE_CONTEXT_TIMEOUT));
+  MUST(sluice_collective_window_free(&window));
   MUST(sluice_memory_free(&local));
   MUST(sluice_memory_free(&memory));
   return 0;

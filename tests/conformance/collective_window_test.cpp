@@ -685,6 +685,28 @@ TEST_P(CollectiveWindows, live_side_by_side) {
   });
 }
 
+/// All ranks add to the numbers of rank 0 at once.
+TEST_P(CollectiveWindows, may_be_for_the_atomics_of_targets_alone) {
+  run_peers(peers(), [](Context& context) {
+    constexpr std::size_t kNumbers = 64;
+    const Buffer memory(context, GetParam(), kNumbers * kBytesOfWord);
+    const Buffer ones(context, GetParam(), kNumbers * kBytesOfWord);
+    std::memset(memory.bytes().data(), 0, memory.bytes().size());
+    for (std::size_t i = 0; i < kNumbers; ++i) word_of(ones, i) = 1;
+    CollectiveWindow window(context, kWindow, memory.all(), AtomicsOf::targets);
+    Target& first = window.target(0);
+    const std::uint64_t rounds = times(600, static_cast<std::size_t>(context.size()));
+    for (std::uint64_t i = 0; i < rounds; ++i) first.accumulate({}, Op::sum, Number::uint64, ones.all(), 0);
+    window.fence();
+    const std::string how = first.describe();
+    const bool by_owner = how.find("by a thread of the owner") != std::string::npos;
+    EXPECT_TRUE(by_owner || how.find("by the processors of one rank at a time") != std::string::npos) << how;
+    for (std::size_t i = 0; i < (context.rank() == 0 ? kNumbers : 0); ++i)
+      EXPECT_EQ(word_of(memory, i), rounds * static_cast<std::uint64_t>(context.size())) << i;
+    window.close();
+  });
+}
+
 class LateWords : public CollectiveCases {};
 
 /// `unlock` does not wait until its lock is subtracted.

@@ -241,6 +241,11 @@ SLUICE_EXPORT sluice_code sluice_target_free(sluice_target** target);
 SLUICE_EXPORT sluice_code sluice_collective_window_open(sluice_context* context, const char* name,
                                                         const sluice_memory* memory, size_t offset, size_t bytes,
                                                         sluice_timeout timeout, sluice_collective_window** window);
+/// The same. The words of this rank's part are changed by atomics of targets alone: AtomicsOf::targets in window.hpp.
+SLUICE_EXPORT sluice_code sluice_collective_window_open_for_targets(sluice_context* context, const char* name,
+                                                                    const sluice_memory* memory, size_t offset,
+                                                                    size_t bytes, sluice_timeout timeout,
+                                                                    sluice_collective_window** window);
 /// Collective: completes all accesses, waits for all ranks, and closes the windows. The memory may be freed then.
 /// Closing a closed window does nothing.
 /// @return also SLUICE_MISUSE inside an epoch; SLUICE_TIMEOUT: call it again
