@@ -83,6 +83,16 @@ int run_mpix_programs(int argc, char** argv, int first) {
       {"gpu_left_for_good", run_gpu_left_for_good},
       {"gpu_left_killed", run_gpu_left_killed},
       {"gpu_left_idle", run_gpu_left_idle},
+      {"gpu_sums_answered", run_gpu_sums_answered},
+      {"gpu_barriers_answered", run_gpu_barriers_answered},
+      {"gpu_sums_in_order", run_gpu_sums_in_order},
+      {"gpu_sums_behind_own_stream", run_gpu_sums_behind_own_stream},
+      {"gpu_sums_halfway", run_gpu_sums_halfway},
+      {"gpu_sums_hold_up_no_send", run_gpu_sums_hold_up_no_send},
+      {"gpu_sums_freed", run_gpu_sums_freed},
+      {"gpu_sums_left_for_good", run_gpu_sums_left_for_good},
+      {"gpu_sums_left_to_the_wait", run_gpu_sums_left_to_the_wait},
+      {"gpu_sums_killed", run_gpu_sums_killed},
 #endif
   };
   const bool threads = std::getenv("MPIX_TEST_THREADS") != nullptr;

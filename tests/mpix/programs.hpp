@@ -77,6 +77,17 @@ void run_gpu_left_freed();
 void run_gpu_left_for_good();
 void run_gpu_left_killed();
 void run_gpu_left_idle();
+// advance_collectives.cpp
+void run_gpu_sums_answered();
+void run_gpu_barriers_answered();
+void run_gpu_sums_in_order();
+void run_gpu_sums_behind_own_stream();
+void run_gpu_sums_halfway();
+void run_gpu_sums_hold_up_no_send();
+void run_gpu_sums_freed();
+void run_gpu_sums_left_for_good();
+void run_gpu_sums_left_to_the_wait();
+void run_gpu_sums_killed();
 // on_gpu.cpp
 void run_gpu_memory();
 void run_gpu_requests();
