@@ -106,9 +106,10 @@ class Send final : public Operation, private Pending {
   }
   bool go_on(detail::EndsWait& waits) noexcept override {
     return handover_.in_background([&] {
-      const bool left = beside_.left() ? !sender_.credited() : !put_if_credited();
-      if (left) return waits.add(sender_), true;
-      return beside_.left() && beside_.go_on(waits, [this](Stream own) {
+      const auto await = [&] { return waits.add(sender_), true; };
+      if (!beside_.left()) return !put_if_credited() && await();
+      if (!sender_.credited()) return await();
+      return beside_.go_on(waits, [this](Stream own) {
         waits_for_credit_ = false;
         sender_.put(own);
         return false;

@@ -156,6 +156,32 @@ void run_gpu_barriers_answered() {
   free_all(requests);
 }
 
+/// Behind the start the stream is held up, or captures a graph.
+void run_gpu_sums_by_a_busy_stream() {
+  Order order;
+  Sum sum(kLong);
+  match_all(sum.requests);
+  for (int step = 0; step < 4; ++step) {
+    sum.fill(step);
+    std::optional<Gate> gate;
+    CUgraph graph = nullptr;
+    order.start_all(sum.requests);
+    if (world_rank() == 0) {
+      if (step % 2 == 0) gate.emplace(order);
+      if (step % 2 == 1) cuStreamBeginCapture(order.stream->cuda, CU_STREAM_CAPTURE_MODE_GLOBAL);
+      await_answer(1);
+      if (step % 2 == 1) expect(cuStreamEndCapture(order.stream->cuda, &graph) == CUDA_SUCCESS, "a capture");
+      if (graph != nullptr) cuGraphDestroy(graph);
+    }
+    order.wait_all();
+    if (gate) gate->open();
+    order.wait();
+    sum.out.expect_sums(step, "an allreduce of a busy stream");
+    if (world_rank() == 1) tell(0);
+  }
+  free_all(sum.requests);
+}
+
 /// The stream of rank 0 comes to the start later, when it has written the numbers. All that the others send is there.
 void run_gpu_sums_in_order() {
   Order order;

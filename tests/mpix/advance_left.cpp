@@ -503,13 +503,15 @@ void run_gpu_left_killed() {
   leave(MPIS_Queue_wait(order.queue) == MPI_ERR_OTHER);
 }
 
-/// The thread of the background sleeps until credit comes.
+/// The thread of the background sleeps until credit comes, and the peer starts a barrier.
 void run_gpu_left_idle() {
   constexpr auto kLong = std::chrono::milliseconds(500);
   constexpr std::uint64_t kFew = 20;
   Order order;
   std::vector<int> buffer = poisoned(10);
   std::vector<MPIS_Request> requests = one_message(buffer);
+  requests.push_back(MPIS_REQUEST_NULL);
+  expect_equal(MPIS_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &requests.back()), MPIS_SUCCESS, "a barrier");
   match_all(requests);
   if (world_rank() == 0) {
     const std::uint64_t before = Background::steps;
@@ -518,7 +520,7 @@ void run_gpu_left_idle() {
     order.wait();
     std::this_thread::sleep_for(kLong);
     const std::uint64_t steps = Background::steps - before;
-    expect(steps < kFew, "a send that waits for credit is looked at " + std::to_string(steps) + " times");
+    expect(steps < kFew, "what waits for a peer is looked at " + std::to_string(steps) + " times");
     tell(1);
     order.wait_all();
     order.wait();

@@ -97,6 +97,9 @@ TEST(MpixGpu, on_cuda_streams_collectives_go_on_though_no_stream_waits) {
   for (const int ranks : {2, 3})
     expect_passed_on_gpu(ranks, "gpu_sums_answered gpu_barriers_answered", std::string(kSums) + "SLUICE_TIMEOUT=30s");
 }
+TEST(MpixGpu, on_cuda_streams_that_are_busy_or_capture_collectives_go_on) {
+  expect_passed_on_gpu(2, "gpu_sums_by_a_busy_stream", kSums);
+}
 TEST(MpixGpu, on_cuda_streams_collectives_begin_no_earlier_than_at_their_start) {
   expect_passed_on_gpu(2, "gpu_sums_in_order", kSums);
 }
@@ -172,7 +175,7 @@ TEST(MpixGpu, on_cuda_streams_a_send_that_has_failed_holds_up_no_other) {
 TEST(MpixGpu, on_cuda_streams_sends_that_are_left_end_with_their_queue_their_request_and_mpi) {
   expect_passed_on_gpu(2, "gpu_left_freed gpu_left_for_good", "MPIS_TEST_STREAM=cuda");
 }
-TEST(MpixGpu, on_cuda_streams_a_send_that_is_left_is_looked_at_seldom) {
+TEST(MpixGpu, on_cuda_streams_what_is_left_is_looked_at_seldom) {
   expect_passed_on_gpu(2, "gpu_left_idle", "MPIS_TEST_STREAM=cuda");
 }
 TEST(MpixGpu, on_cuda_streams_a_send_that_is_left_fails_when_its_peer_dies) {

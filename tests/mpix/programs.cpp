@@ -85,6 +85,7 @@ int run_mpix_programs(int argc, char** argv, int first) {
       {"gpu_left_idle", run_gpu_left_idle},
       {"gpu_sums_answered", run_gpu_sums_answered},
       {"gpu_barriers_answered", run_gpu_barriers_answered},
+      {"gpu_sums_by_a_busy_stream", run_gpu_sums_by_a_busy_stream},
       {"gpu_sums_in_order", run_gpu_sums_in_order},
       {"gpu_sums_behind_own_stream", run_gpu_sums_behind_own_stream},
       {"gpu_sums_halfway", run_gpu_sums_halfway},

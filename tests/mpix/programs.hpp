@@ -80,6 +80,7 @@ void run_gpu_left_idle();
 // advance_collectives.cpp
 void run_gpu_sums_answered();
 void run_gpu_barriers_answered();
+void run_gpu_sums_by_a_busy_stream();
 void run_gpu_sums_in_order();
 void run_gpu_sums_behind_own_stream();
 void run_gpu_sums_halfway();
