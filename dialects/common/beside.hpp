@@ -17,7 +17,7 @@ namespace sluice::stream_mpi {
 /// The GPU's stream itself may be parked, or captured, or destroyed by then. Its owner, as of `Handover`, uses it.
 class Beside {
  public:
-  /// By the stream. The background goes on once the stream has come to `start`.
+  /// By the stream. The background waits until the stream has reached `start`.
   void leave(const Place& start) { start_ = start; }
   bool left() const noexcept { return start_.handshake != nullptr; }
   /// By the background: `work(own)` enqueues on the library's own stream what waits for no peer. Returns what that
