@@ -173,6 +173,44 @@ void run_gpu_left_by_two_streams() {
   expect_equal(MPIS_Free_mem(memory), MPIS_SUCCESS, "the end of memory");
 }
 
+/// A wait takes one send back, so the background goes on with the other one alone.
+void run_gpu_left_taken_back() {
+  Order order;
+  Order other;
+  std::vector<int> first = poisoned(1000);
+  std::vector<int> second = poisoned(1000);
+  std::vector<MPIS_Request> awaited = one_message(first);
+  std::vector<MPIS_Request> left = one_message(second, 1);
+  match_all(awaited);
+  match_all(left);
+  if (world_rank() == 1) {
+    receive_late(order, awaited);
+    receive_late(other, left);
+    tell(0);
+    expect_filled(first, 0, 1, "a message that its wait puts");
+    expect_filled(second, 0, 2, "a message that the background puts");
+  } else {
+    const std::uint64_t steps = Background::steps;
+    const std::uint64_t returned = Background::returned;
+    fill(first, 0, 1);
+    fill(second, 0, 2);
+    order.start_all(awaited);
+    other.start_all(left);
+    await_more(Background::steps, steps, 2);
+    order.wait_all();
+    tell(1);
+    order.wait();
+    tell(1);
+    await_answer(1);
+    await_more(Background::returned, returned);
+    other.wait_all();
+    other.wait();
+    expect_equal(Background::returned - returned, 1, "sends that the background has ended");
+  }
+  free_all(awaited);
+  free_all(left);
+}
+
 namespace {
 
 void refuse(unsigned taken, unsigned refused) {

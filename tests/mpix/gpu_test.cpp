@@ -137,6 +137,9 @@ TEST(MpixGpu, on_cuda_streams_sends_and_collectives_go_on_in_the_background_over
 TEST(MpixGpu, on_cuda_streams_sends_leave_no_earlier_than_at_their_start) {
   expect_passed_on_gpu(2, "gpu_left_in_order", "MPIS_TEST_STREAM=cuda");
 }
+TEST(MpixGpu, on_cuda_streams_a_wait_takes_a_send_back_from_the_background) {
+  expect_passed_on_gpu(2, "gpu_left_taken_back", "MPIS_TEST_STREAM=cuda");
+}
 TEST(MpixGpu, on_cuda_streams_a_buffer_is_written_behind_the_put_of_another_stream) {
   expect_passed_on_gpu(2, "gpu_left_overwritten", "MPIS_TEST_STREAM=cuda");
 }

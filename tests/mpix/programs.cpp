@@ -69,6 +69,7 @@ int run_mpix_programs(int argc, char** argv, int first) {
       {"gpu_left_in_order", run_gpu_left_in_order},
       {"gpu_left_by_a_busy_stream", run_gpu_left_by_a_busy_stream},
       {"gpu_left_by_two_streams", run_gpu_left_by_two_streams},
+      {"gpu_left_taken_back", run_gpu_left_taken_back},
       {"gpu_left_overwritten", run_gpu_left_overwritten},
       {"gpu_left_answer_refused", run_gpu_left_answer_refused},
       {"gpu_left_wait_refused", run_gpu_left_wait_refused},

@@ -63,6 +63,7 @@ void run_gpu_answered_late();
 void run_gpu_left_in_order();
 void run_gpu_left_by_a_busy_stream();
 void run_gpu_left_by_two_streams();
+void run_gpu_left_taken_back();
 void run_gpu_left_overwritten();
 void run_gpu_left_answer_refused();
 void run_gpu_left_wait_refused();
