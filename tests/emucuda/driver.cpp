@@ -254,6 +254,11 @@ int emucuda_parked(CUstream handle) {
   return stream != nullptr && stream->parked_at != 0 ? 1 : 0;
 }
 
+int emucuda_awaited(CUstream handle) {
+  const emucuda::StreamPtr stream = emucuda::driver().streams.find(handle);
+  return stream != nullptr && stream->awaited != 0 ? 1 : 0;
+}
+
 void emucuda_fail(CUresult error) {
   if (!emucuda::current_contexts().empty()) emucuda::current_contexts().back()->fail(error);
 }

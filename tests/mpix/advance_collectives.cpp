@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // MPI Advance's collectives on streams of the emulated GPU, with the library's own sources: they go on while the
 // program waits by MPI.
-#include <dlfcn.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -10,9 +9,9 @@
 #include <cstring>
 #include <optional>
 
-#include "device/handshake.hpp"
 #include "tests/await_background.hpp"
 #include "tests/mpis/order.hpp"
+#include "tests/mpix/own_stream.hpp"
 #include "tests/mpix/programs.hpp"
 
 using namespace stream_mpi_test;
@@ -109,33 +108,6 @@ void add_behind(Order& order, int count, bool on_gpu, int steps) {
   free_all(sum.requests);
 }
 
-template <class Function>
-Function* of_driver(const char* name) {
-  auto* const found = reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
-  expect(found != nullptr, "an emulated driver");
-  return found;
-}
-
-bool is_parked(const Order& order) { return of_driver<int(CUstream)>("emucuda_parked")(order.stream->cuda) != 0; }
-
-/// The library's own stream of the GPU.
-class OwnStream {
- public:
-  explicit OwnStream(const Order& order) {
-    const sluice::device::Handshake handshake(sluice::Stream::cuda(order.stream->cuda));
-    stream_ = static_cast<CUstream>(handshake.own_stream().handle());
-  }
-  unsigned long long submitted() const { return of_driver<unsigned long long(CUstream)>("emucuda_submitted")(stream_); }
-  /// Until `open` is true.
-  void hold(std::atomic<bool>& open) const {
-    constexpr auto wait = [](void* until) { static_cast<std::atomic<bool>*>(until)->wait(false); };
-    expect(cuLaunchHostFunc(stream_, wait, &open) == CUDA_SUCCESS, "work of the library's own stream");
-  }
-
- private:
-  CUstream stream_ = nullptr;
-};
-
 }  // namespace
 
 void run_gpu_sums_answered() {
@@ -219,15 +191,13 @@ void run_gpu_sums_in_order() {
 /// The stream reads the result as soon as the wait permits it, while the library's own stream is held up.
 void run_gpu_sums_behind_own_stream() {
   Order order;
-  const OwnStream own(order);
   Sum sum(1);
   match_all(sum.requests);
   for (int step = 0; step < 5; ++step) {
     sum.fill(step);
-    std::atomic<bool> open = false;
     std::atomic<bool> passed = false;
     const std::uint64_t returned = Background::returned;
-    own.hold(open);
+    const HeldUp own_stream(order, passed);
     order.start_all(sum.requests);
     await_more(Background::returned, returned);
     order.wait_all();
@@ -236,9 +206,6 @@ void run_gpu_sums_behind_own_stream() {
       seen.assign(1, *static_cast<int*>(sum.out.data()));
       passed = true;
     });
-    await_or_abort([&] { return passed || is_parked(order); });
-    open = true;
-    open.notify_all();
     order.wait();
     sum.out.expect_sums(step, "an allreduce on the library's own stream");
     expect_equal(seen[0], stamp(0, step, 0) + stamp(1, step, 0), "what the stream reads behind its wait");

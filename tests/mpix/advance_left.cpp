@@ -10,9 +10,9 @@
 #include <optional>
 #include <thread>
 
-#include "device/handshake.hpp"
 #include "tests/await_background.hpp"
 #include "tests/mpis/order.hpp"
+#include "tests/mpix/own_stream.hpp"
 #include "tests/mpix/programs.hpp"
 
 using namespace stream_mpi_test;
@@ -219,14 +219,6 @@ void refuse(unsigned taken, unsigned refused) {
   by_driver(taken, refused, 1);
 }
 
-/// The library's own stream on the GPU comes late to what it is given from now on.
-void delay_own_stream(const Order& order) {
-  const sluice::device::Handshake handshake(sluice::Stream::cuda(order.stream->cuda));
-  auto* const own = static_cast<CUstream>(handshake.own_stream().handle());
-  constexpr auto sleep = [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(50)); };
-  expect(cuLaunchHostFunc(own, sleep, nullptr) == CUDA_SUCCESS, "work of the library's own stream");
-}
-
 /// The stream writes the buffer as soon as the wait permits it, before the library's own stream puts.
 /// `before_wait(returned)`: when the receive has started; `returned`: before the start. `met`: by the wait of the host.
 template <class BeforeWait>
@@ -243,14 +235,18 @@ void overwrite_behind_wait(Order& order, int steps, int met, BeforeWait before_w
     }
     const std::uint64_t returned = Background::returned;
     fill(buffer, 0, step);
-    delay_own_stream(order);
+    std::atomic<bool> written = false;
+    const HeldUp own_stream(order, written);
     order.start_all(requests);
     order.wait();
     tell(1);
     await_answer(1);
     before_wait(returned);
     order.wait_all();
-    order.run([&buffer] { std::ranges::fill(buffer, -1); });
+    order.run([&buffer, &written] {
+      std::ranges::fill(buffer, -1);
+      written = true;
+    });
     expect_equal(MPIS_Queue_wait(order.queue), met, "a wait behind a put of another stream");
     await_answer(1);
   }
@@ -318,7 +314,8 @@ void run_gpu_left_started_again() {
     }
     const std::uint64_t returned = Background::returned;
     fill(buffer, 0, step);
-    delay_own_stream(*order);
+    std::atomic<bool> open = false;
+    OwnStream(*order).hold(open);
     order->start_all(requests);
     order.reset();
     tell(1);
@@ -326,6 +323,9 @@ void run_gpu_left_started_again() {
     order.emplace();
     order->start_all(requests);
     order->wait_all();
+    await_or_abort([&] { return is_parked(order->stream->cuda); });
+    open = true;
+    open.notify_all();
     order->wait();
     await_answer(1);
   }
