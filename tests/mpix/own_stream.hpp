@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests on the emulated GPU: the library's own stream there, and who waits.
+// For tests on the emulated GPU: the library's own stream there, and which streams and threads wait.
 #pragma once
 
 #include <dlfcn.h>
