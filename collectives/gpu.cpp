@@ -12,6 +12,8 @@
 #include "runtime/fate.hpp"
 #include "runtime/handles.hpp"
 #include "runtime/plan.hpp"
+#include "runtime/receiver.hpp"
+#include "runtime/sender.hpp"
 
 namespace sluice::collectives {
 
@@ -114,6 +116,29 @@ void Operation::carry_out_by_plan(Stream stream, const Step& step) {
     case Step::Kind::release: return end.plan.release(stream);
     default: end.plan.acquire(stream);
   }
+}
+
+bool Operation::can_advance() noexcept {
+  return next_ >= schedule_.steps.size() || !would_park(schedule_.steps[next_]);
+}
+
+/// An acquire may still wait for the engine's next turn, which needs no stream.
+bool Operation::would_park(const Step& step) noexcept {
+  if (step.kind >= Step::Kind::copy) return false;
+  runtime::ChannelEnd& end =
+      *detail::ChannelAccess::end(ends_[step.message].channel(schedule_.messages[step.message].sends));
+  switch (step.kind) {
+    case Step::Kind::put: return !static_cast<detail::SenderCore&>(end).may_put();
+    case Step::Kind::wait: return !static_cast<detail::ReceiverCore&>(end).may_take();
+    case Step::Kind::acquire: return end.rung() != nullptr && !end.failed() && !base::reached(end.done, end.epoch());
+    default: return false;
+  }
+}
+
+bool Operation::is_being_copied(const Step& step) const noexcept {
+  if (gpu_ < 0) return false;
+  const auto& end = static_cast<const detail::ReceiverCore&>(*detail::ChannelAccess::end(ends_[step.message].receiver));
+  return end.has_landed(end.epoch() + 1);
 }
 
 void Operation::reach_from(device::Driver& driver, int gpu) {

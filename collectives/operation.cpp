@@ -220,6 +220,18 @@ void Operation::enqueue(Stream stream, Work work) {
   }
 }
 
+bool Operation::advance(Stream stream) {
+  check(State::started, "advance");
+  if (state_ == State::tested) return true;
+  enqueue(stream, [this, stream] {
+    for (; next_ < schedule_.steps.size() && !would_park(schedule_.steps[next_]); ++next_)
+      carry_out(stream, schedule_.steps[next_]);
+  });
+  if (next_ < schedule_.steps.size()) return false;
+  state_ = State::tested;
+  return true;
+}
+
 void Operation::break_off(const char* why) noexcept {
   state_ = State::broken;
   fate_->fail(Code::aborted, name_ + " could not be enqueued: " + why);
@@ -298,7 +310,7 @@ bool Operation::would_block(const Step& step) {
 const ChannelHandle* Operation::awaited() noexcept {
   if (own_ != nullptr || next_ >= schedule_.steps.size()) return nullptr;
   const Step& step = schedule_.steps[next_];
-  if (step.kind == Kind::wait) return &ends_[step.message].receiver;
+  if (step.kind == Kind::wait) return is_being_copied(step) ? nullptr : &ends_[step.message].receiver;
   return step.kind == Kind::put ? &ends_[step.message].sender : nullptr;
 }
 
@@ -364,6 +376,16 @@ std::string Operation::describe() const {
 }  // namespace sluice::collectives
 
 namespace sluice::detail {
+
+bool can_advance(const Collective& collective) noexcept {
+  collectives::Operation* const operation = collectives::Operation::of(collective);
+  return operation == nullptr || operation->can_advance();
+}
+
+bool advance(Collective& collective, Stream stream) {
+  collectives::Operation* const operation = collectives::Operation::of(collective);
+  return operation == nullptr || operation->advance(stream);
+}
 
 void add_awaited(Collective& collective, EndsWait& waits) noexcept {
   collectives::Operation* const operation = collectives::Operation::of(collective);

@@ -41,7 +41,13 @@ class Operation {
   void start(Stream stream);
   void wait(Stream stream);
   bool test();
-  /// The end whose next event lets the next `test` go on; null: it is not known.
+  // On a GPU's stream, between `start` and `wait`: for a thread that watches what the steps wait for.
+  /// True if `advance` carries out a step, or throws.
+  bool can_advance() noexcept;
+  /// Enqueues the next steps on `stream`, which has reached the start, up to one that waits for a peer. True: all of
+  /// them; the stream of `wait` then waits for `stream`.
+  bool advance(Stream stream);
+  /// The end whose next event lets the next `test` or `advance` go on; null: it is not known.
   const ChannelHandle* awaited() noexcept;
   void wait_connected(std::optional<Timeout> timeout);
   void close(std::optional<Timeout> timeout);
@@ -50,7 +56,7 @@ class Operation {
   const base::Origin origin{};
 
  private:
-  /// `tested`: complete, as a test has found; a `wait` may follow.
+  /// `tested`: complete, as a test has found, or enqueued by `advance`; a `wait` may follow.
   enum class State : std::uint8_t { idle, started, tested, broken, closing, closed };
   struct End {
     Sender sender;  // one of the two
@@ -99,6 +105,10 @@ class Operation {
   bool would_block(const Step& step);
   void carry_out(Stream stream, const Step& step);
   void carry_out_by_plan(Stream stream, const Step& step);
+  /// For a GPU's stream: the step would wait for a peer, or for the engine to copy what has landed.
+  bool would_park(const Step& step) noexcept;
+  /// The message of a wait has landed, on a GPU's stream, and `would_park` was true: no signal is still to come.
+  bool is_being_copied(const Step& step) const noexcept;
   void release(Stream stream, std::uint32_t message);
   void release_deferred(Stream stream);
   void compute(Stream stream, const Step& step);

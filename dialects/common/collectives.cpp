@@ -14,6 +14,7 @@
 
 #include "collectives/awaited.hpp"
 #include "dialects/common/background.hpp"
+#include "dialects/common/beside.hpp"
 #include "dialects/common/closing.hpp"
 #include "dialects/common/job.hpp"
 #include "dialects/common/outcome.hpp"
@@ -58,8 +59,25 @@ class Together final : public Operation, private Pending {
     }
     return true;
   }
-  void enqueue_start(Stream stream) override { collective_.start(stream); }
-  void enqueue_wait(Stream stream) override { collective_.wait(stream); }
+  void enqueue_start(Stream stream) override {
+    collective_.start(stream);
+    incomplete_ = true;
+  }
+  bool incomplete() const noexcept override { return incomplete_; }
+  void leave(const Place& start) override {
+    if (!incomplete_) return;
+    beside_.leave(start);
+    handover_.to_background();
+  }
+  std::shared_ptr<device::Handshake> take_back() noexcept override {
+    handover_.await_take_back();
+    incomplete_ = false;
+    return beside_.take_back();
+  }
+  void enqueue_wait(Stream stream) override {
+    handover_.rethrow_failure();
+    collective_.wait(stream);
+  }
   void close(std::optional<Timeout> timeout) override {
     handover_.await_take_back();
     collective_.close(timeout);
@@ -68,9 +86,10 @@ class Together final : public Operation, private Pending {
  private:
   bool go_on(detail::EndsWait& waits) noexcept override {
     return handover_.in_background([&] {
-      if (or_give_up([this] { return collective_.test(); })) return false;
-      detail::add_awaited(collective_, waits);
-      return true;
+      const auto await = [&] { return detail::add_awaited(collective_, waits), true; };
+      if (!beside_.left()) return !or_give_up([this] { return collective_.test(); }) && await();
+      if (!detail::can_advance(collective_)) return await();
+      return beside_.go_on(waits, [&](Stream own) { return !detail::advance(collective_, own) && await(); });
     });
   }
 
@@ -86,6 +105,8 @@ class Together final : public Operation, private Pending {
   }
 
   Collective collective_;
+  bool incomplete_ = false;  // on a GPU's stream
+  Beside beside_;
   Handover handover_;
   Background::Listed listed_{*this};
 };

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "device/copy_anywhere.hpp"
-#include "device/handshake.hpp"
 #include "dialects/common/background.hpp"
+#include "dialects/common/beside.hpp"
 #include "dialects/common/closing.hpp"
 #include "dialects/common/outcome.hpp"
 #include "runtime/put_by_stream.hpp"
@@ -53,13 +53,12 @@ class Send final : public Operation, private Pending {
   bool incomplete() const noexcept override { return waits_for_credit_; }
   void leave(const Place& start) override {
     if (!waits_for_credit_) return;
-    start_ = start;
+    beside_.leave(start);
     handover_.to_background();
   }
   std::shared_ptr<device::Handshake> take_back() noexcept override {
     handover_.await_take_back();
-    const Place start = std::exchange(start_, {});
-    return std::exchange(put_aside_, false) ? start.handshake : nullptr;
+    return beside_.take_back();
   }
   /// A put that is refused is not tried again.
   void enqueue_credited(Stream stream) override {
@@ -107,26 +106,15 @@ class Send final : public Operation, private Pending {
   }
   bool go_on(detail::EndsWait& waits) noexcept override {
     return handover_.in_background([&] {
-      if (start_.handshake != nullptr) return !put_beside_stream(waits);
-      if (put_if_credited()) return false;
-      waits.add(sender_);
-      return true;
+      const auto await = [&] { return waits.add(sender_), true; };
+      if (!beside_.left()) return !put_if_credited() && await();
+      if (!sender_.credited()) return await();
+      return beside_.go_on(waits, [this](Stream own) {
+        waits_for_credit_ = false;
+        sender_.put(own);
+        return false;
+      });
     });
-  }
-  /// The GPU's stream itself may be parked, or captured, or destroyed by now. True: put, or left to the wait.
-  bool put_beside_stream(detail::EndsWait& waits) {
-    device::Handshake& handshake = *start_.handshake;
-    if (!sender_.credited()) return waits.add(sender_), false;
-    const bool ended = handshake.ended();
-    if (handshake.given_up()) return true;
-    if (!handshake.signalled(start_.number)) {
-      if (ended) throw Refused(MPI_ERR_OTHER, "a GPU's stream does not run any more");
-      return waits.look_soon(), false;
-    }
-    waits_for_credit_ = false;
-    put_aside_ = true;  // also if the driver refuses a part of the put
-    sender_.put(handshake.own_stream());
-    return true;
   }
 
   Sender sender_;
@@ -137,8 +125,7 @@ class Send final : public Operation, private Pending {
   const bool leaves_at_once_;
   const bool starts_shortly_;
   bool waits_for_credit_ = false;
-  Place start_;  ///< on a GPU's stream, while the send is left to the background
-  bool put_aside_ = false;
+  Beside beside_;
   Handover handover_;
   Background::Listed listed_{*this};
 };

@@ -36,7 +36,10 @@ CUresult cuStreamSynchronize(CUstream handle) {
   StreamPtr stream;
   if (const CUresult error = use_stream(handle, stream, IfCapturing::refuse)) return error;
   if (const CUresult error = driver().captures.use_unsafely()) return error;
-  return stream->context.wait(stream->context.before(stream));
+  ++stream->awaited;
+  const CUresult result = stream->context.wait(stream->context.before(stream));
+  --stream->awaited;
+  return result;
 }
 
 CUresult cuStreamQuery(CUstream handle) {

@@ -244,6 +244,21 @@ void emucuda_refuse(unsigned taken, unsigned refused, int at_once) {
   emucuda::refusals() = {taken, refused, at_once != 0};
 }
 
+unsigned long long emucuda_submitted(CUstream handle) {
+  const emucuda::StreamPtr stream = emucuda::driver().streams.find(handle);
+  return stream != nullptr ? stream->submitted.load() : 0;
+}
+
+int emucuda_parked(CUstream handle) {
+  const emucuda::StreamPtr stream = emucuda::driver().streams.find(handle);
+  return stream != nullptr && stream->parked_at != 0 ? 1 : 0;
+}
+
+int emucuda_awaited(CUstream handle) {
+  const emucuda::StreamPtr stream = emucuda::driver().streams.find(handle);
+  return stream != nullptr && stream->awaited != 0 ? 1 : 0;
+}
+
 void emucuda_fail(CUresult error) {
   if (!emucuda::current_contexts().empty()) emucuda::current_contexts().back()->fail(error);
 }

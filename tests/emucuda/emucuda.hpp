@@ -30,6 +30,15 @@ void* emucuda_alias(CUdeviceptr pointer);
 /// done; then all are taken again.
 void emucuda_refuse(unsigned taken, unsigned refused, int at_once);
 
+/// How many operations the stream was given so far.
+unsigned long long emucuda_submitted(CUstream stream);
+
+/// 1 if the stream waits at a word now; else 0.
+int emucuda_parked(CUstream stream);
+
+/// 1 if a thread is in cuStreamSynchronize for the stream now; else 0.
+int emucuda_awaited(CUstream stream);
+
 /// The calling thread's current context fails for good, as when a kernel has used an address that is none: it keeps
 /// `error`, what its streams were given is not done any more, and what waits on them ends.
 void emucuda_fail(CUresult error);

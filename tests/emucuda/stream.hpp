@@ -45,6 +45,7 @@ struct Stream {
   std::atomic<std::uint64_t> functions{0};  // of the host, that are still to run
   std::atomic<std::uint64_t> parked_at{0};  // the word it waits for, as the program calls it; 0: none
   std::atomic<std::uint64_t> parked_for{0};
+  std::atomic<int> awaited{0};  // by so many threads
 
  private:
   static std::uint64_t next_id() {

@@ -264,9 +264,10 @@ void run_refused_in_background() {
   MPIS_Allreduce_init(MPI_IN_PLACE, values.data(), 2, two, MPI_LAND, MPI_COMM_WORLD, MPI_INFO_NULL, &allreduce);
   std::vector<MPIS_Request> requests{allreduce};
   match_all(requests);
+  const std::uint64_t returned = Background::returned;
   order.start_all(requests);
   order.wait();
-  (void)load_while_asleep();
+  await_more(Background::returned, returned);
   order.wait_all();
   expect_equal(MPIS_Queue_wait(order.queue), MPI_ERR_OTHER, "an operation that MPI refuses");
   free_all(requests);

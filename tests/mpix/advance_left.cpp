@@ -10,9 +10,9 @@
 #include <optional>
 #include <thread>
 
-#include "device/handshake.hpp"
 #include "tests/await_background.hpp"
 #include "tests/mpis/order.hpp"
+#include "tests/mpix/own_stream.hpp"
 #include "tests/mpix/programs.hpp"
 
 using namespace stream_mpi_test;
@@ -173,20 +173,50 @@ void run_gpu_left_by_two_streams() {
   expect_equal(MPIS_Free_mem(memory), MPIS_SUCCESS, "the end of memory");
 }
 
+/// A wait takes one send back, so the background goes on with the other one alone.
+void run_gpu_left_taken_back() {
+  Order order;
+  Order other;
+  std::vector<int> first = poisoned(1000);
+  std::vector<int> second = poisoned(1000);
+  std::vector<MPIS_Request> awaited = one_message(first);
+  std::vector<MPIS_Request> left = one_message(second, 1);
+  match_all(awaited);
+  match_all(left);
+  if (world_rank() == 1) {
+    receive_late(order, awaited);
+    receive_late(other, left);
+    tell(0);
+    expect_filled(first, 0, 1, "a message that its wait puts");
+    expect_filled(second, 0, 2, "a message that the background puts");
+  } else {
+    const std::uint64_t steps = Background::steps;
+    const std::uint64_t returned = Background::returned;
+    fill(first, 0, 1);
+    fill(second, 0, 2);
+    order.start_all(awaited);
+    other.start_all(left);
+    await_more(Background::steps, steps, 2);
+    order.wait_all();
+    tell(1);
+    order.wait();
+    tell(1);
+    await_answer(1);
+    await_more(Background::returned, returned);
+    other.wait_all();
+    other.wait();
+    expect_equal(Background::returned - returned, 1, "sends that the background has ended");
+  }
+  free_all(awaited);
+  free_all(left);
+}
+
 namespace {
 
 void refuse(unsigned taken, unsigned refused) {
   auto* const by_driver = reinterpret_cast<void (*)(unsigned, unsigned, int)>(dlsym(RTLD_DEFAULT, "emucuda_refuse"));
   expect(by_driver != nullptr, "an emulated driver");
   by_driver(taken, refused, 1);
-}
-
-/// The library's own stream on the GPU comes late to what it is given from now on.
-void delay_own_stream(const Order& order) {
-  const sluice::device::Handshake handshake(sluice::Stream::cuda(order.stream->cuda));
-  auto* const own = static_cast<CUstream>(handshake.own_stream().handle());
-  constexpr auto sleep = [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(50)); };
-  expect(cuLaunchHostFunc(own, sleep, nullptr) == CUDA_SUCCESS, "work of the library's own stream");
 }
 
 /// The stream writes the buffer as soon as the wait permits it, before the library's own stream puts.
@@ -205,14 +235,18 @@ void overwrite_behind_wait(Order& order, int steps, int met, BeforeWait before_w
     }
     const std::uint64_t returned = Background::returned;
     fill(buffer, 0, step);
-    delay_own_stream(order);
+    std::atomic<bool> written = false;
+    const HeldUp own_stream(order, written);
     order.start_all(requests);
     order.wait();
     tell(1);
     await_answer(1);
     before_wait(returned);
     order.wait_all();
-    order.run([&buffer] { std::ranges::fill(buffer, -1); });
+    order.run([&buffer, &written] {
+      std::ranges::fill(buffer, -1);
+      written = true;
+    });
     expect_equal(MPIS_Queue_wait(order.queue), met, "a wait behind a put of another stream");
     await_answer(1);
   }
@@ -280,7 +314,8 @@ void run_gpu_left_started_again() {
     }
     const std::uint64_t returned = Background::returned;
     fill(buffer, 0, step);
-    delay_own_stream(*order);
+    std::atomic<bool> open = false;
+    OwnStream(*order).hold(open);
     order->start_all(requests);
     order.reset();
     tell(1);
@@ -288,6 +323,9 @@ void run_gpu_left_started_again() {
     order.emplace();
     order->start_all(requests);
     order->wait_all();
+    await_or_abort([&] { return is_parked(order->stream->cuda); });
+    open = true;
+    open.notify_all();
     order->wait();
     await_answer(1);
   }
@@ -503,13 +541,15 @@ void run_gpu_left_killed() {
   leave(MPIS_Queue_wait(order.queue) == MPI_ERR_OTHER);
 }
 
-/// The thread of the background sleeps until credit comes.
+/// The thread of the background sleeps until credit comes, and the peer starts a barrier.
 void run_gpu_left_idle() {
   constexpr auto kLong = std::chrono::milliseconds(500);
   constexpr std::uint64_t kFew = 20;
   Order order;
   std::vector<int> buffer = poisoned(10);
   std::vector<MPIS_Request> requests = one_message(buffer);
+  requests.push_back(MPIS_REQUEST_NULL);
+  expect_equal(MPIS_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &requests.back()), MPIS_SUCCESS, "a barrier");
   match_all(requests);
   if (world_rank() == 0) {
     const std::uint64_t before = Background::steps;
@@ -518,7 +558,7 @@ void run_gpu_left_idle() {
     order.wait();
     std::this_thread::sleep_for(kLong);
     const std::uint64_t steps = Background::steps - before;
-    expect(steps < kFew, "a send that waits for credit is looked at " + std::to_string(steps) + " times");
+    expect(steps < kFew, "what waits for a peer is looked at " + std::to_string(steps) + " times");
     tell(1);
     order.wait_all();
     order.wait();

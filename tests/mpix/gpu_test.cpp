@@ -14,6 +14,8 @@ using mpi_ranks::Ended;
 using mpi_ranks::run_ranks;
 
 constexpr const char* kOnCuda = "MPIX_TEST_STREAM=cuda MPIX_TEST_THREADS=1 ";
+/// Kernels add.
+constexpr const char* kSums = "MPIS_TEST_STREAM=cuda EMUCUDA_KERNELS=" EMUCUDA_KERNELS " ";
 
 void expect_passed_on_gpu(int ranks, const std::string& names, const std::string& settings = "") {
   mpi_ranks::expect_passed(ranks, names, kOnCuda + settings);
@@ -47,9 +49,13 @@ TEST(MpixGpu, on_cuda_streams_that_are_called_hips_do_the_same) {
 #ifdef HIP_ON_CUDA
   const std::string settings = "MPIX_TEST_STREAM=hip MPIX_TEST_THREADS=1 SLUICE_GPUS=hip LD_LIBRARY_PATH=" HIP_ON_CUDA;
   mpi_ranks::expect_passed(2, "m_pair m_halo m_allreduce gpu_requests gpu_order", settings);
-  const std::string of_advance = settings + " MPIS_TEST_STREAM=hip LD_PRELOAD=libamdhip64.so";
+  const std::string of_advance =
+      settings + " MPIS_TEST_STREAM=hip LD_PRELOAD=libamdhip64.so EMUCUDA_KERNELS=" EMUCUDA_KERNELS;
   mpi_ranks::expect_passed(
-      2, "gpu_answered gpu_answered_late gpu_left_in_order gpu_left_by_a_busy_stream gpu_left_freed", of_advance);
+      2,
+      "gpu_answered gpu_answered_late gpu_left_in_order gpu_left_by_a_busy_stream gpu_left_freed gpu_sums_answered "
+      "gpu_sums_in_order gpu_sums_freed",
+      of_advance);
 #else
   std::printf("SKIPPED-HERE: MpixGpu.on_cuda_streams_that_are_called_hips_do_the_same: this build has no HIP\n");
   GTEST_SKIP() << "this build has no HIP";
@@ -87,16 +93,52 @@ TEST(MpixGpu, on_cuda_streams_sends_leave_when_their_receives_start_though_no_st
   expect_passed_on_gpu(2, "gpu_answered_late gpu_left_by_a_busy_stream gpu_left_by_two_streams",
                        "MPIS_TEST_STREAM=cuda SLUICE_TIMEOUT=30s");
 }
-TEST(MpixGpu, on_cuda_streams_sends_leave_in_the_background_over_networks) {
+TEST(MpixGpu, on_cuda_streams_collectives_go_on_though_no_stream_waits) {
+  for (const int ranks : {2, 3})
+    expect_passed_on_gpu(ranks, "gpu_sums_answered gpu_barriers_answered", std::string(kSums) + "SLUICE_TIMEOUT=30s");
+}
+TEST(MpixGpu, on_cuda_streams_that_are_busy_or_capture_collectives_go_on) {
+  expect_passed_on_gpu(2, "gpu_sums_by_a_busy_stream", kSums);
+}
+TEST(MpixGpu, on_cuda_streams_collectives_begin_no_earlier_than_at_their_start) {
+  expect_passed_on_gpu(2, "gpu_sums_in_order", kSums);
+}
+TEST(MpixGpu, on_cuda_streams_what_follows_a_collective_runs_behind_the_librarys_stream) {
+  expect_passed_on_gpu(2, "gpu_sums_behind_own_stream", kSums);
+}
+TEST(MpixGpu, on_cuda_streams_a_wait_goes_on_with_a_collective_that_has_begun) {
+  expect_passed_on_gpu(3, "gpu_sums_halfway", kSums);
+}
+TEST(MpixGpu, on_cuda_streams_a_collective_that_waits_for_a_peer_holds_up_no_send) {
+  expect_passed_on_gpu(2, "gpu_sums_hold_up_no_send", kSums);
+}
+TEST(MpixGpu, on_cuda_streams_without_one_of_the_library_collectives_go_on_at_their_wait) {
+  expect_passed_on_gpu(2, "gpu_sums_left_to_the_wait", std::string(kSums) + "EMUCUDA_STREAMS_OF_PRIORITY=0");
+}
+TEST(MpixGpu, on_cuda_streams_collectives_that_are_left_end_with_their_queue_their_request_and_mpi) {
+  expect_passed_on_gpu(2, "gpu_sums_freed gpu_sums_left_for_good", kSums);
+}
+TEST(MpixGpu, on_cuda_streams_a_collective_that_is_left_fails_when_a_peer_dies) {
+  const Ended ended = run_ranks(2, "gpu_sums_killed", std::string(kOnCuda) + kSums + "SLUICE_TIMEOUT=1h", true);
+  EXPECT_NE(ended.output.find("the peer is lost"), std::string::npos) << ended.output;
+}
+TEST(MpixGpu, on_cuda_streams_sends_and_collectives_go_on_in_the_background_over_networks) {
 #ifndef SLUICE_HAS_OFI
-  std::printf("SKIPPED-HERE: MpixGpu.on_cuda_streams_sends_leave_in_the_background_over_networks: no libfabric\n");
+  std::printf(
+      "SKIPPED-HERE: MpixGpu.on_cuda_streams_sends_and_collectives_go_on_in_the_background_over_networks: no "
+      "libfabric\n");
   GTEST_SKIP() << "this build has no libfabric";
 #endif
-  expect_passed_on_gpu(2, "gpu_answered_late gpu_left_in_order gpu_left_by_a_busy_stream",
-                       "MPIS_TEST_STREAM=cuda SLUICE_BACKENDS=ofi:tcp");
+  expect_passed_on_gpu(2,
+                       "gpu_answered_late gpu_left_in_order gpu_left_by_a_busy_stream gpu_sums_answered "
+                       "gpu_sums_in_order",
+                       std::string(kSums) + "SLUICE_BACKENDS=ofi:tcp");
 }
 TEST(MpixGpu, on_cuda_streams_sends_leave_no_earlier_than_at_their_start) {
   expect_passed_on_gpu(2, "gpu_left_in_order", "MPIS_TEST_STREAM=cuda");
+}
+TEST(MpixGpu, on_cuda_streams_a_wait_takes_a_send_back_from_the_background) {
+  expect_passed_on_gpu(2, "gpu_left_taken_back", "MPIS_TEST_STREAM=cuda");
 }
 TEST(MpixGpu, on_cuda_streams_a_buffer_is_written_behind_the_put_of_another_stream) {
   expect_passed_on_gpu(2, "gpu_left_overwritten", "MPIS_TEST_STREAM=cuda");
@@ -119,8 +161,10 @@ TEST(MpixGpu, on_cuda_streams_of_a_gpu_that_is_lost_sends_that_are_left_fail) {
 }
 TEST(MpixGpu, on_cuda_streams_the_background_is_no_second_thread_for_the_checks) {
   expect_passed_on_gpu(
-      2, "gpu_answered_late gpu_left_in_order gpu_left_by_two_streams gpu_left_overwritten gpu_left_freed",
-      "MPIS_TEST_STREAM=cuda SLUICE_CHECK=1");
+      2,
+      "gpu_answered_late gpu_left_in_order gpu_left_by_two_streams gpu_left_overwritten gpu_left_freed "
+      "gpu_sums_answered gpu_sums_in_order gpu_sums_freed",
+      std::string(kSums) + "SLUICE_CHECK=1");
 }
 TEST(MpixGpu, on_cuda_streams_that_capture_starts_and_waits_are_refused) {
   expect_passed_on_gpu(2, "gpu_advance_captures", "MPIS_TEST_STREAM=cuda");
@@ -134,7 +178,7 @@ TEST(MpixGpu, on_cuda_streams_a_send_that_has_failed_holds_up_no_other) {
 TEST(MpixGpu, on_cuda_streams_sends_that_are_left_end_with_their_queue_their_request_and_mpi) {
   expect_passed_on_gpu(2, "gpu_left_freed gpu_left_for_good", "MPIS_TEST_STREAM=cuda");
 }
-TEST(MpixGpu, on_cuda_streams_a_send_that_is_left_is_looked_at_seldom) {
+TEST(MpixGpu, on_cuda_streams_what_is_left_is_looked_at_seldom) {
   expect_passed_on_gpu(2, "gpu_left_idle", "MPIS_TEST_STREAM=cuda");
 }
 TEST(MpixGpu, on_cuda_streams_a_send_that_is_left_fails_when_its_peer_dies) {

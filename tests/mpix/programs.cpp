@@ -69,6 +69,7 @@ int run_mpix_programs(int argc, char** argv, int first) {
       {"gpu_left_in_order", run_gpu_left_in_order},
       {"gpu_left_by_a_busy_stream", run_gpu_left_by_a_busy_stream},
       {"gpu_left_by_two_streams", run_gpu_left_by_two_streams},
+      {"gpu_left_taken_back", run_gpu_left_taken_back},
       {"gpu_left_overwritten", run_gpu_left_overwritten},
       {"gpu_left_answer_refused", run_gpu_left_answer_refused},
       {"gpu_left_wait_refused", run_gpu_left_wait_refused},
@@ -83,6 +84,17 @@ int run_mpix_programs(int argc, char** argv, int first) {
       {"gpu_left_for_good", run_gpu_left_for_good},
       {"gpu_left_killed", run_gpu_left_killed},
       {"gpu_left_idle", run_gpu_left_idle},
+      {"gpu_sums_answered", run_gpu_sums_answered},
+      {"gpu_barriers_answered", run_gpu_barriers_answered},
+      {"gpu_sums_by_a_busy_stream", run_gpu_sums_by_a_busy_stream},
+      {"gpu_sums_in_order", run_gpu_sums_in_order},
+      {"gpu_sums_behind_own_stream", run_gpu_sums_behind_own_stream},
+      {"gpu_sums_halfway", run_gpu_sums_halfway},
+      {"gpu_sums_hold_up_no_send", run_gpu_sums_hold_up_no_send},
+      {"gpu_sums_freed", run_gpu_sums_freed},
+      {"gpu_sums_left_for_good", run_gpu_sums_left_for_good},
+      {"gpu_sums_left_to_the_wait", run_gpu_sums_left_to_the_wait},
+      {"gpu_sums_killed", run_gpu_sums_killed},
 #endif
   };
   const bool threads = std::getenv("MPIX_TEST_THREADS") != nullptr;

@@ -63,6 +63,7 @@ void run_gpu_answered_late();
 void run_gpu_left_in_order();
 void run_gpu_left_by_a_busy_stream();
 void run_gpu_left_by_two_streams();
+void run_gpu_left_taken_back();
 void run_gpu_left_overwritten();
 void run_gpu_left_answer_refused();
 void run_gpu_left_wait_refused();
@@ -77,6 +78,18 @@ void run_gpu_left_freed();
 void run_gpu_left_for_good();
 void run_gpu_left_killed();
 void run_gpu_left_idle();
+// advance_collectives.cpp
+void run_gpu_sums_answered();
+void run_gpu_barriers_answered();
+void run_gpu_sums_by_a_busy_stream();
+void run_gpu_sums_in_order();
+void run_gpu_sums_behind_own_stream();
+void run_gpu_sums_halfway();
+void run_gpu_sums_hold_up_no_send();
+void run_gpu_sums_freed();
+void run_gpu_sums_left_for_good();
+void run_gpu_sums_left_to_the_wait();
+void run_gpu_sums_killed();
 // on_gpu.cpp
 void run_gpu_memory();
 void run_gpu_requests();

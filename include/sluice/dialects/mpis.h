@@ -136,9 +136,9 @@ int MPIS_Enqueue_startall(MPIS_Queue queue, int count, MPIS_Request requests[]);
 /// once.
 ///
 /// If the stream comes to the start of a send before the receive has started, a thread of the library puts the message
-/// when the receive starts, also before this call; for a GPU's stream, on a stream of the library's own. On host
-/// streams that thread also advances started collectives. On a GPU's stream they advance at this wait, and a rank must
-/// not wait on the host, between the start of a collective and this call, for something that needs it.
+/// when the receive starts, also before this call. That thread also advances started collectives. For a GPU's stream it
+/// uses a stream of the library's own, which never waits for a peer: the thread gives it a put, a copy or a kernel once
+/// what that needs has arrived. A GPU that runs nothing of that stream holds the operations up until this wait.
 ///
 /// On a GPU's stream, the messages that have not left at this call leave when the stream comes here: first those whose
 /// receive has started, then the others in the order of the starts. A late receiver of one of these holds back
