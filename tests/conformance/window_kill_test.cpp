@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The owner of a window, or a rank that uses it, is killed at a random instant of random accesses, or after it has let
-// go of a target or a sender that closes.
+// The owner of a window, or a rank that uses it, is killed at a random instant of random accesses; or the peer of an
+// end that closes is killed when it no longer writes to that end.
 #include <signal.h>
 
 #include <future>
@@ -107,7 +107,7 @@ TEST_P(KilledAtRandom, ranks_that_access_a_window_release_its_owner) {
   }));
 }
 
-/// Rank 1 has let go of an end that closes, and dies while the end has work behind a host stream that waits.
+/// An end of rank 0 closes while a host stream holds its work back. Rank 1 dies after its message Kind::let_go.
 class KilledAfterLettingGo : public WithKills {
  protected:
   static Peers peers() {
@@ -115,8 +115,9 @@ class KilledAfterLettingGo : public WithKills {
     peers.keep_going = peers.untold = true;
     return peers;
   }
-  /// `end`: connected. `enqueue(stream)`: its work. Rank 1 answers messages in order, and what one turn of its engine
-  /// has decided before the next message: so it has let go of `end` when two ends that were closed later are closed.
+  /// The ends are connected. `enqueue(end, stream)` enqueues the work. The engine of rank 1 may treat the closings of
+  /// `end` and `second` in one turn, in any order, but that of `third` follows in a later turn: once `third` is closed,
+  /// the message for `end` has arrived.
   template <class End, class Enqueue>
   static void expect_loss_in_closing(Context& context, End end, End second, End third, Enqueue enqueue) {
     const Buffer slot(context, GetParam(), kWord);
@@ -131,7 +132,7 @@ class KilledAfterLettingGo : public WithKills {
     third.close();
     board().set(kReady, 1);
     expect_loss_of_rank_1(context, [&] { dies.wait({}); });
-    static_cast<void>(dies.describe());  // returns when rank 0 has dealt with the loss
+    static_cast<void>(dies.describe());  // waits for the mutex under which rank 0 treats the loss
     free.set_value();
     expect_code(Code::peer_lost, [&] { host.synchronize(); });
     end.close();
