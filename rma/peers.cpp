@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rma/peers.hpp"
 
-#include <algorithm>
-#include <exception>
 #include <string>
 
 namespace sluice::rma {
@@ -51,16 +49,10 @@ void Peers::flush_all(base::Limit& limit) {
 }
 
 void Peers::drain_all(base::Limit& limit) {
-  std::exception_ptr first;
   for (auto& [rank, peer] : peers_) {
-    try {
-      flush(peer, limit);
-      if (peer.has_words) in_steps(limit, [&](Timeout step) { peer.words.drain(step); });
-    } catch (...) {
-      if (first == nullptr) first = std::current_exception();
-    }
+    flush(peer, limit);
+    if (peer.has_words) in_steps(limit, [&](Timeout step) { peer.words.drain(step); });
   }
-  if (first != nullptr) std::rethrow_exception(first);
 }
 
 void Peers::check_alive(Rank rank) {

@@ -67,7 +67,7 @@ class Peers {
     if (Peer* const known = peers_.find(rank)) flush(*known, limit);
   }
   void flush_all(base::Limit& limit);
-  /// Completes also the changes of words, such as those of `subtract`: of all peers, also if one is lost.
+  /// Completes also the changes of words, such as those of `subtract`. If a peer is lost, `close` completes the rest.
   void drain_all(base::Limit& limit);
 
   /// Throws if the peer is lost, as far as its words were reached before.

@@ -184,7 +184,7 @@ void ChannelEnd::peer_lost(Code code, const std::string& what) noexcept {
   if (lengths() != nullptr) lengths()->shut();
   const bool parted = closing.ours && closing.exposed != Exposed::open;
   closing.lose_peer();
-  if (parted) return;
+  if (parted && (passed() || !sends())) return shut_end();
   if (closing.theirs && complete_without(*closing.theirs)) return;
   record(code, what, false);
 }

@@ -121,7 +121,7 @@ std::uint64_t Control::fetch_add(Rank rank, Place place, std::size_t word, std::
   if (!there.reached) [[unlikely]]
     reach(there);
   const std::size_t at = (place.first + word) * kWordBytes;
-  return there.words.exist() ? there.words.add(at, value) : there.target.fetch_add(at, value);
+  return there.words.exist() ? there.words.add(at, value) : there.target.fetch_add(at, value, kForever);
 }
 
 void Control::check_alive(Rank rank, Place place) {
@@ -138,12 +138,14 @@ bool Control::maps(Rank rank, Place place) {
 }
 
 std::uint64_t Control::swap(Rank rank, Place place, std::size_t word, std::uint64_t value) {
-  return change(rank, place, word, [&](Target& target, std::size_t at) { return target.swap(at, value); });
+  return change(rank, place, word, [&](Target& target, std::size_t at) { return target.swap(at, value, kForever); });
 }
 
 std::uint64_t Control::compare_swap(Rank rank, Place place, std::size_t word, std::uint64_t expected,
                                     std::uint64_t desired) {
-  const auto work = [&](Target& target, std::size_t at) { return target.compare_swap(at, expected, desired); };
+  const auto work = [&](Target& target, std::size_t at) {
+    return target.compare_swap(at, expected, desired, kForever);
+  };
   return change(rank, place, word, work);
 }
 

@@ -59,11 +59,8 @@ struct Direct {
   return found;
 }
 
-/// A call would take longer than to copy a word or two.
 [[gnu::always_inline]] inline void copy(void* to, const void* from, std::size_t bytes) {
-  constexpr std::size_t kOne = sizeof(std::uint64_t);
-  if (bytes < kOne || bytes > 2 * kOne) return static_cast<void>(std::memcpy(to, from, bytes));
-  base::copy_both_ends<std::uint64_t>(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
+  base::copy_bytes(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
 }
 
 // True if it was done.

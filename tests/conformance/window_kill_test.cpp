@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The owner of a window, or a rank that uses it, is killed at a random instant of random accesses.
+// The owner of a window, or a rank that uses it, is killed at a random instant of random accesses; or the peer of an
+// end that closes is killed when it no longer writes to that end.
 #include <signal.h>
 
+#include <future>
 #include <random>
 
 #include "tests/conformance/random_seed.hpp"
@@ -105,6 +107,85 @@ TEST_P(KilledAtRandom, ranks_that_access_a_window_release_its_owner) {
   }));
 }
 
+/// An end of rank 0 closes while a host stream holds its work back. Rank 1 dies after its message Kind::let_go.
+class KilledAfterLettingGo : public WithKills {
+ protected:
+  static Peers peers() {
+    Peers peers = GetParam().peers();
+    peers.keep_going = peers.untold = true;
+    return peers;
+  }
+  /// The ends are connected. `enqueue(end, stream)` enqueues the work. The engine of rank 1 may treat the closings of
+  /// `end` and `second` in one turn, in any order, but that of `third` follows in a later turn: once `third` is closed,
+  /// the message for `end` has arrived.
+  template <class End, class Enqueue>
+  static void expect_loss_in_closing(Context& context, End end, End second, End third, Enqueue enqueue) {
+    const Buffer slot(context, GetParam(), kWord);
+    Receiver dies = context.receiver(1, kTag, slot.all());
+    dies.wait_connected();
+    std::promise<void> free;
+    HostStream host;
+    host.run([&free] { free.get_future().wait(); });
+    enqueue(end, Stream::host(host));
+    expect_code(Code::timeout, [&] { end.close(0s); });
+    second.close();
+    third.close();
+    board().set(kReady, 1);
+    expect_loss_of_rank_1(context, [&] { dies.wait({}); });
+    static_cast<void>(dies.describe());  // waits for the mutex under which rank 0 treats the loss
+    free.set_value();
+    expect_code(Code::peer_lost, [&] { host.synchronize(); });
+    end.close();
+  }
+};
+
+TEST_P(KilledAfterLettingGo, releases_targets) {
+  expect_only_rank_1_killed(end_of_peers(peers(), [](Context& context) {
+    const Buffer memory(context, GetParam(), 2 * kWord);
+    if (context.rank() == 1) {
+      const Window window = context.window(kWindow, memory.all().slice(0, kWord));
+      const Sender dies = context.sender(0, kTag, memory.all().slice(kWord, kWord));
+      die_when_ready();
+    }
+    const auto target = [&] {
+      Target made = context.target(1, kWindow);
+      made.wait_connected();
+      return made;
+    };
+    expect_loss_in_closing(context, target(), target(), target(),
+                           [&](Target& end, Stream stream) { end.put(stream, memory.all().slice(0, kWord), 0); });
+  }));
+}
+
+TEST_P(KilledAfterLettingGo, releases_senders) {
+  expect_only_rank_1_killed(end_of_peers(peers(), [](Context& context) {
+    const Buffer memory(context, GetParam(), 4 * kWord);
+    const auto slot = [&](int i) { return memory.all().slice(static_cast<std::size_t>(i) * kWord, kWord); };
+    const auto tag = [](int i) { return kTag + 1 + static_cast<Tag>(i); };
+    if (context.rank() == 1) {
+      const Sender dies = context.sender(0, kTag, slot(3));
+      std::vector<Receiver> receivers;
+      for (int i = 0; i < 3; ++i) receivers.push_back(context.receiver(0, tag(i), slot(i)));
+      die_when_ready();
+    }
+    const auto sender = [&](int i) {
+      Sender made = context.sender(1, tag(i), slot(i));
+      made.wait_connected();
+      return made;
+    };
+    expect_loss_in_closing(context, sender(0), sender(1), sender(2),
+                           [](Sender& end, Stream stream) { end.put(stream); });
+  }));
+}
+
+/// The stream is the test's own.
+std::vector<Case> with_any_memory() {
+  std::vector<Case> cases = between_processes(of_windows());
+  std::erase_if(cases, [](const Case& one) { return one.host || one.cuda; });
+  return cases;
+}
+
+INSTANTIATE_IN_ITS_RANKS(Quick, KilledAfterLettingGo, testing::ValuesIn(with_any_memory()), CaseName());
 INSTANTIATE_IN_ITS_RANKS(Quick, KilledAtRandom, testing::ValuesIn(between_processes(of_windows())), CaseName());
 
 }  // namespace

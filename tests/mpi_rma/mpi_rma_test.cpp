@@ -118,6 +118,16 @@ TEST(MpiWindows, accumulates_fail_each_time_once_the_rank_whose_turn_it_is_has_d
 #endif
 }
 
+TEST(MpiWindows, accumulates_wait_for_an_owner_that_stands_still) {
+#ifndef SLUICE_HAS_OFI
+  std::printf(
+      "SKIPPED-HERE: MpiWindows.accumulates_wait_for_an_owner_that_stands_still: this build has no libfabric\n");
+  GTEST_SKIP() << "this build has no libfabric";
+#else
+  expect_served(2, "stopped_owner", std::string(kOverNetworks) + " SLUICE_TIMEOUT=2s");
+#endif
+}
+
 TEST(MpiWindows, accumulates_fail_each_time_once_the_owner_has_died_in_their_turn) {
 #ifndef SLUICE_HAS_OFI
   std::printf(

@@ -24,6 +24,7 @@ void run_turns();
 void run_flags();
 void run_lost_turn();
 void run_lost_owner();
+void run_stopped_owner();
 void run_lost_fence();
 // epochs.cpp
 void run_fences();

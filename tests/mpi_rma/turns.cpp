@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <numeric>
 #include <random>
 #include <string>
@@ -112,6 +113,15 @@ void add_across_edges(bool allocate) {
   std::_Exit(0);
 }
 
+/// Returns once the process is stopped.
+void stop(pid_t process) {
+  kill(process, SIGSTOP);
+  for (std::string word; word != "T";) {
+    std::ifstream state("/proc/" + std::to_string(process) + "/stat");
+    for (int i = 0; i < 3; ++i) state >> word;
+  }
+}
+
 /// Adds to numbers of rank 0 until that fails, and then it fails each time. Ends the process.
 [[noreturn]] void expect_errors(MPI_Win window, int count) {
   const std::vector<std::int64_t> ones(static_cast<std::size_t>(count), 1);
@@ -183,6 +193,36 @@ void run_lost_owner() {
     std::_Exit(3);
   }
   expect_errors(shared.window, kNumbersOfBlock);
+}
+
+/// Two ranks, of which the first one stands still for longer than SLUICE_TIMEOUT, which the caller sets, while the
+/// other one accumulates.
+void run_stopped_owner() {
+  constexpr std::chrono::seconds kStopped{4};
+  const Shared<std::int64_t> shared(1);
+  MPI_Win_set_errhandler(shared.window, MPI_ERRORS_RETURN);
+  int owner = getpid();
+  MPI_Bcast(&owner, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  MPI_Win_lock_all(0, shared.window);
+  const auto add = [&] {
+    const std::int64_t one = 1;
+    const int code = MPI_Accumulate(&one, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, MPI_SUM, shared.window);
+    if (code != MPI_SUCCESS) MPI_Abort(MPI_COMM_WORLD, 4);
+  };
+  if (world_rank() == 1) {
+    add();
+    stop(owner);
+    std::thread other([&] {
+      std::this_thread::sleep_for(kStopped);
+      kill(owner, SIGCONT);
+    });
+    add();
+    other.join();
+    add();
+  }
+  MPI_Win_unlock_all(shared.window);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (world_rank() == 0) expect_equal(shared.memory[0], 3, "the sum");
 }
 
 /// Two ranks, of which the second one dies before a fence. Ends the process.
