@@ -49,6 +49,9 @@ class Model {
   /// Extra time of a program that reads bytes which landed in its memory: a copy there would have fetched their lines
   /// from the peer's core.
   Time reading(std::size_t bytes) const;
+  // The same of results by shares, whose bytes land in place however few they are. A choice adds it to their times.
+  Time reading_broadcast_by_shares(std::size_t bytes) const;
+  Time reading_sums_by_shares(int p, std::size_t bytes) const;
   /// Copying this rank's own block, as far as that takes longer than its last put is under way.
   Time own_block(std::size_t bytes) const;
   /// Longer messages land in their place.
