@@ -306,7 +306,7 @@ SystemCalls instructions_of_enqueueing(int rounds) {
 
 /// A round has four items: a put, a release, a wait, and a sum behind which the memory of the collective may be freed.
 TEST(Instructions, of_enqueueing_a_collective_grow_no_more) {
-  constexpr std::uint64_t kMost = 2100;  // 2023 with g++ 12, nearly all of it for the four items
+  constexpr std::uint64_t kMost = 2150;  // 2023 with g++ 12; with an item more 2257
   constexpr int kRounds = 5;
   const SystemCalls once = instructions_of_enqueueing(kRounds);
   const SystemCalls twice = instructions_of_enqueueing(2 * kRounds);
