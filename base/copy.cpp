@@ -7,6 +7,7 @@
 #include "base/words.hpp"
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -197,12 +198,27 @@ void fetch_lines_to_write(std::byte* at, std::size_t bytes) noexcept {
   for (std::size_t line = 0; line < bytes; line += kLine) __builtin_prefetch(at + line, 1);
 }
 
-const bool g_chosen = (copy_long.store(best_here()), true);
+void fetch_nothing(std::byte*, std::size_t) noexcept {}
+
+bool can_fetch_to_write() noexcept {
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(0x80000001, &a, &b, &c, &d) != 0 && (c & bit_PRFCHW) != 0;
+#else
+  return true;
+#endif
+}
+
+const bool g_chosen = (copy_long.store(best_here()), fetch_to_write.store(way_to_fetch(can_fetch_to_write())), true);
 
 }  // namespace
 
-constinit std::atomic<LongCopy> copy_long{copy_128};  // until the program has been loaded
-constinit std::atomic<FetchToWrite> fetch_to_write{fetch_lines_to_write};
+/// Intel's first 64-bit processors raise SIGILL at `prefetchw` (a Pentium D: github.com/dlang/dmd/pull/6266).
+FetchToWrite way_to_fetch(bool has_prefetchw) noexcept { return has_prefetchw ? fetch_lines_to_write : fetch_nothing; }
+
+// Until the program has been loaded.
+constinit std::atomic<LongCopy> copy_long{copy_128};
+constinit std::atomic<FetchToWrite> fetch_to_write{fetch_nothing};
 
 void prepare_copies(std::size_t past_cache_from, bool choose) {
   nontemporal_min.store(past_cache_from);

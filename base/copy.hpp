@@ -40,6 +40,8 @@ using FetchToWrite = void (*)(std::byte* at, std::size_t bytes) noexcept;
 /// Begins to fetch the lines of memory that this core will write soon, and does not wait for them. Cores that have read
 /// them lose them.
 extern constinit std::atomic<FetchToWrite> fetch_to_write;
+/// Returns the function that fetches lines by `prefetchw`, or one that fetches nothing.
+FetchToWrite way_to_fetch(bool has_prefetchw) noexcept;
 
 /// The first and the last `Unit` of the bytes, which overlap if there are less than two. All is loaded before anything
 /// is stored (see copy.cpp).

@@ -245,9 +245,8 @@ Collective broadcast(Context& context, std::string_view name, const Slice& data,
   const collectives::Chooser& chooser = maker.chooser();
   const collectives::Model model = chooser.between();
   const collectives::Levels levels = model.levels_to_broadcast(context.size(), data.bytes());
-  // Shares always land in place; along trees long messages do.
-  collectives::Time by_shares = model.shared_broadcast(context.size(), data.bytes());
-  if (!collectives::Model::is_long(data.bytes())) by_shares += model.reading(data.bytes());
+  const collectives::Time by_shares =
+      model.shared_broadcast(context.size(), data.bytes()) + model.reading_broadcast_by_shares(data.bytes());
   const collectives::Choice choice =
       chooser.choose(std::to_string(data.bytes()) + " bytes, " + std::to_string(size) + " ranks",
                      {{"binomial tree", model.binomial_broadcast(context.size(), data.bytes())},

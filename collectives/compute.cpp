@@ -39,6 +39,22 @@ void launch(device::Lane lane, Kind kind, Op op, Number number, std::byte* to, c
   launch(lane, {to, first, second, bytes / size, what, op, number});
 }
 
+void carry_out_computation(device::Lane lane, const Step& step, const Schedule& schedule, std::byte* to,
+                           const std::byte* first, const std::byte* second) {
+  const auto [kind, op, number, bytes] = std::tuple(step.kind, schedule.op, schedule.number, step.bytes);
+  if (kind == Kind::copy) {
+    device::copy(lane, to, first, bytes);
+  } else if (lane.gpu != nullptr) {
+    launch(lane, kind, op, number, to, first, second, bytes);
+  } else if (kind == Kind::combine) {
+    combine(op, number, to, first, second, bytes);
+  } else if (kind == Kind::widen) {
+    widen(number, reinterpret_cast<float*>(to), first, bytes / sizeof(float));
+  } else {
+    narrow(number, to, reinterpret_cast<const float*>(first), bytes / sizeof(float));
+  }
+}
+
 }  // namespace
 
 std::byte* Operation::at(const Place& place) const {
@@ -54,23 +70,17 @@ void Operation::compute(Stream stream, const Step& step) {
   const std::byte* const first = at(step.first);
   const std::byte* const second = step.kind == Kind::combine ? at(step.second) : nullptr;
   if (step.kind == Kind::copy && to == first) return;  // in place
+  const bool enqueues = stream.kind() != Stream::Kind::program_order && capture_ == 0;
+  const bool marks = enqueues && std::ranges::count(last_computed_, &step) != 0;
+  const std::uint64_t marker = marks ? ++markers_ : 0;
+  unmarked_ = !marks;
   // No more than a HostStream has room for: see Work.
   device::in_order(stream, [=, shared = shared_.get(), step = &step](device::Lane lane) {
+    base::Progress& passed = shared->passed;
     // A wait that a failure has ended has waited for nothing: a peer may yet write there.
-    if (lane.gpu == nullptr && shared->fate->failed()) return;
-    const auto [kind, op, number, bytes] =
-        std::tuple(step->kind, shared->schedule.op, shared->schedule.number, step->bytes);
-    if (kind == Kind::copy) {
-      device::copy(lane, to, first, bytes);
-    } else if (lane.gpu != nullptr) {
-      launch(lane, kind, op, number, to, first, second, bytes);
-    } else if (kind == Kind::combine) {
-      combine(op, number, to, first, second, bytes);
-    } else if (kind == Kind::widen) {
-      widen(number, reinterpret_cast<float*>(to), first, bytes / sizeof(float));
-    } else {
-      narrow(number, to, reinterpret_cast<const float*>(first), bytes / sizeof(float));
-    }
+    if (lane.gpu != nullptr || !shared->fate->failed())
+      carry_out_computation(lane, *step, shared->schedule, to, first, second);
+    if (marker != 0) device::raise(lane, passed.word, marker, passed.parking);  // last: `shared` may be freed then
   });
 }
 
@@ -78,6 +88,7 @@ void Operation::compute_by_function(Stream stream, const Step& step) {
   std::byte* const to = at(step.to);
   const std::byte* const first = at(step.first);
   const std::byte* const second = at(step.second);
+  unmarked_ = true;
   device::in_order(stream, [=, shared = shared_, bytes = step.bytes](device::Lane lane) {
     shared->combine(lane, to, first, second, bytes);
   });

@@ -156,6 +156,8 @@ void Operation::reach_from(device::Driver& driver, int gpu) {
   for (const Slice& slice : schedule_.slices) reach(slice);
   for (const Memory& memory : shared_->scratches) reach(memory.all());
   for (const Memory& memory : shared_->landings) reach(memory.all());
+  device::reach_for_ever(driver, base::page_of(shared_->passed.word), base::Progress::kPage);
+  shared_->passed.parking.silence();
 }
 
 }  // namespace sluice::collectives

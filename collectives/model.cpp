@@ -63,11 +63,15 @@ Time Model::one_way(std::size_t bytes, Landed landed) const {
   return sends(1, bytes) + Time{.latency = costs_->latency} + receives(1, bytes, landed);
 }
 
-/// The last message arrives L after the last put; by then the earlier ones may have been received, or not.
+/// A rank that has put all its messages receives those that have arrived, while its own, g apart, are under way. The
+/// result is there when the last one has arrived, or when the rank has done the work of all.
 Time Model::exchange(int count, std::size_t bytes, Landed landed) const {
   if (count == 0) return {};
-  const Time last = Time{.latency = costs_->latency} + receives(1, bytes, landed);
-  return sends(count, bytes) + later(last, receives(count, bytes, landed));
+  const Time sent = sends(count, bytes);
+  const Time last_arrives = sent + Time{.latency = costs_->latency} + receives(1, bytes, landed);
+  const Time work = Time{.overhead = count * (costs_->send + costs_->step), .bandwidth = sent.bandwidth} +
+                    receives(count, bytes, landed);
+  return later(last_arrives, work);
 }
 
 Time Model::gather(int count, std::size_t bytes, Landed landed) const {
@@ -84,6 +88,14 @@ Time Model::copying(std::size_t bytes) const { return {.memory = costs_->copy(by
 /// A copy out of a landing fetches the lines as well; the rest of its time is that of the copy within one core.
 Time Model::reading(std::size_t bytes) const {
   return {.memory = std::max(0.0, costs_->copy(bytes) - costs_->way(bytes))};
+}
+
+/// Along trees long messages land in place, too.
+Time Model::reading_broadcast_by_shares(std::size_t bytes) const { return is_long(bytes) ? Time() : reading(bytes); }
+
+/// A rank has combined its own share.
+Time Model::reading_sums_by_shares(int p, std::size_t bytes) const {
+  return reading(bytes - bytes / static_cast<std::size_t>(p));
 }
 
 /// The cost of one copy: the way of a message and the copy out of its landing contain one each, and more.

@@ -49,6 +49,9 @@ class Model {
   /// Extra time of a program that reads bytes which landed in its memory: a copy there would have fetched their lines
   /// from the peer's core.
   Time reading(std::size_t bytes) const;
+  // `reading` for results by shares, which land in place whatever their size. A choice adds it to the time of shares.
+  Time reading_broadcast_by_shares(std::size_t bytes) const;
+  Time reading_sums_by_shares(int p, std::size_t bytes) const;
   /// Copying this rank's own block, as far as that takes longer than its last put is under way.
   Time own_block(std::size_t bytes) const;
   /// Longer messages land in their place.

@@ -42,6 +42,9 @@ Operation::Operation(Context& context, std::string name, Schedule schedule, Prog
     for (const Step& step : schedule_.steps)
       if (step.kind == Kind::combine) shared_->operand.resize(std::max(shared_->operand.size(), step.bytes));
   }
+  for (std::size_t i = 0; i < schedule_.steps.size(); ++i)
+    if (schedule_.steps[i].kind >= Kind::copy)
+      last_computed_[i < schedule_.begin_of_wait ? 0 : 1] = &schedule_.steps[i];
   shared_->landings.resize(schedule_.messages.size());
   ends_.reserve(schedule_.messages.size());
   deferred_releases_.reserve(schedule_.messages.size());
@@ -202,7 +205,7 @@ template <class Work>
 void Operation::enqueue(Stream stream, Work work) {
   try {
     work();
-    if (capture_ == 0) enqueue_marker(stream);
+    if (capture_ == 0 && unmarked_) enqueue_marker(stream);
   } catch (const device::GpuError& reason) {
     if (capture_ != 0) lose_graph(reason.what());
     mark_behind_error(stream);
@@ -238,12 +241,9 @@ void Operation::break_off(const char* why) noexcept {
 }
 
 void Operation::enqueue_marker(Stream stream) {
-  if (device::of_gpu(stream)) {
-    device::reach_for_ever(*device::driver(stream.kind()), base::page_of(shared_->passed.word), base::Progress::kPage);
-    shared_->passed.parking.silence();
-  }
-  device::in_order(stream, [shared = shared_, marker = ++markers_](device::Lane lane) {
-    device::raise(lane, shared->passed.word, marker, shared->passed.parking);
+  unmarked_ = false;
+  device::in_order(stream, [&passed = shared_->passed, marker = ++markers_](device::Lane lane) {
+    device::raise(lane, passed.word, marker, passed.parking);
   });
 }
 

@@ -8,6 +8,7 @@
 #include <sluice/error.hpp>
 #include <sluice/plan.hpp>
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -88,7 +89,8 @@ class Operation {
 
   void start_on_own(Stream stream);
   void finish_now();
-  /// Enqueues a marker behind the steps. Once a stream has reached it, it uses nothing of this collective.
+  /// Enqueues a marker behind the steps. A stream that has reached it reads and writes no memory of this collective for
+  /// copies and combinations; what verbs use, channels await when they close.
   void enqueue_marker(Stream stream);
   void mark_behind_error(Stream stream) noexcept;
   bool await_markers(base::Limit& limit);
@@ -142,6 +144,9 @@ class Operation {
   const Schedule& schedule_ = shared_->schedule;
   const std::shared_ptr<runtime::SharedFate>& fate_ = shared_->fate;
   std::uint64_t markers_ = 0;  // that streams were given
+  // The last copy or combination of `start`, and of `wait`, is a marker itself: an item of a stream less.
+  std::array<const Step*, 2> last_computed_{};
+  bool unmarked_ = false;  // a stream was given work behind its last marker
   std::vector<End> ends_;
   std::vector<std::uint32_t> deferred_releases_;  // messages of the last round that are released in the next one
   std::size_t released_ = 0;                      // of these; others are left if a release throws

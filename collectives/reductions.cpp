@@ -39,8 +39,7 @@ class Reduction {
 
   Place from() const noexcept { return from_; }
   std::size_t bytes() const noexcept { return bytes_; }
-  /// The bytes of the result that are not this rank's share.
-  std::size_t from_others() const noexcept { return bytes_ - bytes_ / static_cast<std::size_t>(schedule_.size); }
+  Time reading_by_shares(const Model& model) const { return model.reading_sums_by_shares(schedule_.size, bytes_); }
   std::size_t wide_size() const noexcept { return wide(size_); }
   /// So many bytes of the program's numbers, as they are combined.
   std::size_t wide(std::size_t bytes) const noexcept { return is_narrow_ ? 2 * bytes : bytes; }
@@ -137,7 +136,7 @@ Collective make_reduce(Context& context, std::string_view name, const Slice& fro
   const collectives::Choice choice = chooser.choose(
       numbers.size_text(),
       {{"binomial tree", model.binomial_reduce(context.size(), numbers.bytes())},
-       {"shares", model.shared_reduce(context.size(), numbers.bytes()) + model.reading(numbers.from_others())},
+       {"shares", model.shared_reduce(context.size(), numbers.bytes()) + numbers.reading_by_shares(model)},
        {"level tree", model.level_reduce(numbers.bytes(), levels)}});
   const std::size_t chosen = numbers.in_order()
                                  ? maker.choose({"shares"}, 0, collectives::kInOrder) + 1
@@ -168,7 +167,7 @@ Collective make_allreduce(Context& context, std::string_view name, const Slice& 
   const collectives::Choice choice = chooser.choose(
       numbers.size_text(),
       {{"recursive doubling", model.doubling_allreduce(context.size(), numbers.bytes())},
-       {"shares", model.shared_allreduce(context.size(), numbers.bytes()) + model.reading(numbers.from_others())},
+       {"shares", model.shared_allreduce(context.size(), numbers.bytes()) + numbers.reading_by_shares(model)},
        {"lanes", lanes_allreduce(chooser.within(), model, nodes.count(), collectives::lanes_of(nodes), numbers.bytes()),
         has_lanes}});
   const std::size_t way = numbers.in_order()

@@ -70,7 +70,8 @@ void SenderCore::acquire_on(Stream stream, std::uint64_t first, std::uint64_t la
     await_sources({}, first, last);
     return check();
   }
-  if (device::of_gpu(stream) && rung_ == nullptr) return check();  // the stream itself reads the source, in order
+  // The stream itself reads the source, in order.
+  if (rung_ == nullptr && (device::of_gpu(stream) || (connected() && !checked()))) return check();
   // Closing waits for puts, not for acquires, so the acquire itself keeps the channel's memory.
   issue(
       stream,

@@ -770,6 +770,26 @@ TEST_P(Collectives, may_be_destroyed_and_closed_behind_their_last_wait) {
   });
 }
 
+/// Without peers, no channel awaits the stream.
+TEST_P(Collectives, are_not_closed_before_the_stream_has_copied) {
+  if (!GetParam().host || GetParam().ranks != 1) return;
+  run_peers(peers(), [](Context& context) {
+    for (const Number number : {Number::float64, Number::float16}) {  // one step, and several
+      Member member(context, 64, 64);
+      Collective sum = allreduce(context, kName, Op::sum, number, member.from, member.to);
+      std::atomic<bool> opened{false};
+      sum.start(member.stream());
+      member.order.run([&] {
+        while (!opened) std::this_thread::yield();
+      });
+      sum.wait(member.stream());
+      expect_code(Code::timeout, [&] { sum.close(std::chrono::milliseconds(50)); });
+      opened = true;
+      sum.close();
+    }
+  });
+}
+
 /// The root has closed, so that a later round throws with some of its steps enqueued.
 TEST_P(Collectives, are_not_closed_before_what_a_refused_round_has_enqueued) {
   if (!GetParam().host || GetParam().ranks < 2) return;

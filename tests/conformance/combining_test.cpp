@@ -241,6 +241,25 @@ TEST_P(Combining, fails_at_all_ranks_if_the_function_throws) {
   });
 }
 
+TEST_P(Combining, is_not_closed_before_its_function_has_run) {
+  if (!GetParam().host || GetParam().ranks != 2) return;
+  run_peers(peers(), [](Context& context) {
+    test::Order order(GetParam());
+    const Buffer memory(context, GetParam(), 8);
+    std::atomic<bool> opened{false};
+    const auto stands_still = [&](const void*, void*, std::size_t) {
+      while (!opened) std::this_thread::yield();
+    };
+    const Combiner last_step{.combine = stands_still, .bytes = 8, .commutative = true};
+    Collective all = allreduce(context, "all", last_step, memory.all(), memory.all());
+    all.start(order.stream());
+    all.wait(order.stream());
+    expect_code(Code::timeout, [&] { all.close(std::chrono::milliseconds(50)); });
+    opened = true;
+    all.close();
+  });
+}
+
 // ---- ranks that wait for each other
 
 /// Two collectives, sums among them: even ranks start one first, odd ranks the other.

@@ -182,6 +182,20 @@ TEST(BenchModel, many_ranks_are_limited_by_messages_and_memory) {
   EXPECT_EQ(small[0].limit.find("latency of rounds"), 0U) << small[0].limit;
 }
 
+TEST(BenchModel, many_ranks_choose_by_what_is_read_later_too) {
+  const LogGP& costs = sluice::collectives::built_in().mapped;
+  const Model model(costs);
+  constexpr std::size_t kBytes = 4096;
+  const auto rows = bench::scale_to(model, {}, 2, kBytes);
+  EXPECT_EQ(rows[1].algorithm, "binomial tree");
+  EXPECT_LT(model.shared_broadcast(2, kBytes).total(), rows[1].time.total());
+  EXPECT_EQ(rows[2].algorithm, "recursive doubling");
+  EXPECT_LT(model.shared_allreduce(2, kBytes).total(), rows[2].time.total());
+  const auto by_shares = bench::scale_to(model, {}, 16, 16 * kBytes);
+  EXPECT_EQ(by_shares[2].algorithm, "shares");
+  EXPECT_EQ(by_shares[2].time.total(), model.shared_allreduce(16, 16 * kBytes).total()) << "without the reading";
+}
+
 TEST(BenchModel, a_goal_is_about_what_was_measured_where_the_parameters_were) {
   using bench::error_text;
   const std::vector<double> all{2, 2, 2, 1.1, 1.1, 1.1};

@@ -167,6 +167,14 @@ TEST(Model, closed_forms_of_exchanges_are_near_the_times_of_their_schedules) {
   }
 }
 
+TEST(Model, messages_are_received_while_others_are_under_way) {
+  LogGP slow_way = costs();
+  slow_way.gap = 150;
+  const auto time = [&](int count) { return Model(slow_way).exchange(count, 0, Landed::in_place).total(); };
+  EXPECT_DOUBLE_EQ(time(4), (100 + 20) + 3 * 150 + 1000 + (70 + 20)) << "waits for the last one";
+  EXPECT_DOUBLE_EQ(time(26), 26 * (100 + 20 + 70 + 20)) << "works all the time";
+}
+
 TEST(Model, own_blocks_are_copied_while_the_last_put_is_under_way) {
   LogGP quicker_way = costs();
   quicker_way.way = ByteCost({{0, 0, 0.125}});
@@ -281,6 +289,8 @@ TEST(Model, what_lands_in_place_is_read_later) {
     expect_chosen(sluice::broadcast(context, "broadcast", to.all(), 0), "binomial tree");
     expect_chosen(sluice::allreduce(context, "sum", sluice::Op::sum, sluice::Number::float64, from.all(), to.all()),
                   "recursive doubling");
+    expect_chosen(sluice::reduce(context, "reduce", sluice::Op::sum, sluice::Number::float64, from.all(), to.all(), 0),
+                  "binomial tree");
   });
   EXPECT_EQ(code, 0);
 }
