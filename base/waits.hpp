@@ -74,7 +74,7 @@ struct WaitRecord {
   Clock::time_point polled{};  ///< last look, of a wait that the program repeats; the clock's beginning: it sleeps
   EndCounts counts;            ///< of the peer's end
   ShortText<16> verb;
-  ShortText<40> name;       ///< of the channel
+  ShortText<40> name;    ///< of the channel
   ShortText<40> stream;  ///< where it waits
   ShortText<160> text;   ///< if an opening lacks: unmatched ends that the peer has opened towards `rank`
 };
