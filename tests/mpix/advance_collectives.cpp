@@ -18,7 +18,7 @@ using namespace stream_mpi_test;
 
 namespace {
 
-constexpr int kLong = 1 << 16;  // the peer needs this rank to go on behind its start
+constexpr int kManyInts = 1 << 16;  // the peer needs this rank to go on behind its start
 
 /// Numbers in memory of the host, or of the GPU.
 class Numbers {
@@ -114,9 +114,9 @@ void run_gpu_sums_answered() {
   Order order;
   add_behind(order, 1, false, 20);
   add_behind(order, 5000, false, 5);
-  add_behind(order, kLong, false, 3);
+  add_behind(order, kManyInts, false, 3);
   add_behind(order, 3000, true, 5);
-  add_behind(order, kLong, true, 2);
+  add_behind(order, kManyInts, true, 2);
 }
 
 void run_gpu_barriers_answered() {
@@ -131,7 +131,7 @@ void run_gpu_barriers_answered() {
 /// Behind the start the stream is held up, or captures a graph.
 void run_gpu_sums_by_a_busy_stream() {
   Order order;
-  Sum sum(kLong);
+  Sum sum(kManyInts);
   match_all(sum.requests);
   for (int step = 0; step < 4; ++step) {
     sum.fill(step);
@@ -157,7 +157,7 @@ void run_gpu_sums_by_a_busy_stream() {
 /// The stream of rank 0 comes to the start later, when it has written the numbers. All that the others send is there.
 void run_gpu_sums_in_order() {
   Order order;
-  for (const int count : {1, kLong}) {
+  for (const int count : {1, kManyInts}) {
     Sum sum(count);
     match_all(sum.requests);
     for (int step = 0; step < 3; ++step) {
@@ -244,7 +244,7 @@ void wait_halfway(int count) {
 
 void run_gpu_sums_halfway() {
   wait_halfway(1);
-  wait_halfway(kLong);
+  wait_halfway(kManyInts);
 }
 
 /// An allreduce that waits for a peer keeps no send from leaving.
@@ -286,7 +286,7 @@ void run_gpu_sums_hold_up_no_send() {
 /// The queue ends behind the start, or the request is freed there.
 void run_gpu_sums_freed() {
   std::optional<Order> order(std::in_place);
-  Sum sum(kLong);
+  Sum sum(kManyInts);
   match_all(sum.requests);
   for (int step = 0; step < 3; ++step) {  // from the second time on, the request starts on another queue
     sum.fill(step);
@@ -318,8 +318,8 @@ void run_gpu_sums_freed() {
 
 /// Ends while the allreduce is left: its queue, its request, MPI.
 void run_gpu_sums_left_for_good() {
-  Sum sum(kLong);
-  Sum kept(kLong);
+  Sum sum(kManyInts);
+  Sum kept(kManyInts);
   Order order;
   match_all(sum.requests);
   match_all(kept.requests);
@@ -336,7 +336,7 @@ void run_gpu_sums_left_for_good() {
 /// Without a stream of the library's own, nothing goes on in the background.
 void run_gpu_sums_left_to_the_wait() {
   Order order;
-  Sum sum(kLong);
+  Sum sum(kManyInts);
   match_all(sum.requests);
   for (int step = 0; step < 3; ++step) {
     sum.fill(step);
@@ -353,7 +353,7 @@ void run_gpu_sums_left_to_the_wait() {
 /// A rank dies before it starts; the wait of the other one fails.
 void run_gpu_sums_killed() {
   Order order;
-  Sum sum(kLong);
+  Sum sum(kManyInts);
   match_all(sum.requests);
   if (world_rank() == 1) {
     await_answer(0);
