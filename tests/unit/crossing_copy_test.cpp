@@ -228,11 +228,11 @@ class FetchesAhead : public CrossingCopies {
 };
 
 TEST_F(FetchesAhead, are_of_the_same_part_of_the_next_slot) {
-  put(1, {128, 2048});
+  put(1, {128, 512});
   put(2, {0, 8192});
-  const std::vector<std::pair<const std::byte*, std::size_t>> expected = {{slot(2) + 128, 2048}, {slot(3), 8192}};
+  const std::vector<std::pair<const std::byte*, std::size_t>> expected = {{slot(2) + 128, 512}, {slot(3), 8192}};
   EXPECT_EQ(g_fetched, expected);
-  put(3, {0, 2047});
+  put(3, {0, 511});
   put(4, {0, 8193});
   EXPECT_EQ(g_fetched, expected) << "of neither few bytes nor many";
 }
