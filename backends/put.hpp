@@ -154,8 +154,9 @@ class MappedPut final : public StreamPut {
   [[gnu::noinline]] void fetch_next(device::Lane lane, std::uint64_t epoch, Range part);
   void move_all(device::Lane lane, std::uint64_t first, std::uint64_t last) override;
 
-  // Fewer lines are fetched as fast by the copy itself; with more, the fetch takes as long as it saves.
-  static constexpr std::size_t kLeastFetched = 2048;
+  // With more lines, the fetch takes as long as it saves. To look for a credit costs a line itself.
+  static constexpr std::size_t kLeastFetched = 256;
+  static constexpr std::size_t kLeastLookedFor = 2048;
   static constexpr std::size_t kMostFetched = 8192;
 
   std::string how_;

@@ -138,8 +138,9 @@ template <class Ready>
 bool HostStream::Impl::sleep(State how, base::Clock::time_point until, Ready ready) {
   const base::races::NoOrder being_woken;
   std::unique_lock lock(mutex_);
-  // Sequentially consistent, like the stores of producers: either they see this state, or `ready` sees their work.
-  state_.store(how, std::memory_order_seq_cst);
+  // Either producers, after their light fence, see this state, or `ready` sees their work.
+  state_.store(how, std::memory_order_relaxed);
+  if (how == State::asleep) base::heavy_fence();
   const bool called =
       calls_.wait_until(lock, until, [&] { return state_.load(std::memory_order_relaxed) == State::awake || ready(); });
   state_.store(State::awake, std::memory_order_relaxed);
@@ -155,7 +156,7 @@ void HostStream::Impl::wake_up() {
 }
 
 bool HostStream::Impl::has_work() const noexcept {
-  if (taken_.load(std::memory_order_seq_cst)) return false;
+  if (taken_.load(std::memory_order_acquire)) return false;
   const auto head = head_.load(std::memory_order_relaxed);
   return is_full(head) || late_before_.load(std::memory_order_relaxed) <= head;
 }
@@ -207,7 +208,7 @@ void HostStream::Impl::fill(std::uint64_t position, Work& work, Whose whose) noe
   to.whose = whose;
   to.item.enqueued();
   ::new (to.work) Work(std::move(work));
-  turn(to).store(free_turn(position) + 1, std::memory_order_seq_cst);
+  turn(to).store(free_turn(position) + 1, std::memory_order_release);
 }
 
 bool HostStream::Impl::is_free(std::uint64_t position) const noexcept {
@@ -215,7 +216,7 @@ bool HostStream::Impl::is_free(std::uint64_t position) const noexcept {
 }
 
 bool HostStream::Impl::is_full(std::uint64_t position) const noexcept {
-  return turn(cell(position)).load(std::memory_order_seq_cst) == free_turn(position) + 1;
+  return turn(cell(position)).load(std::memory_order_acquire) == free_turn(position) + 1;
 }
 
 // ---- Running, by the one thread that has taken the stream.

@@ -131,7 +131,7 @@ struct HostStream::Impl {
 
   // Functions of the one thread that runs the stream.
   bool take_over() noexcept { return !taken_.exchange(true, std::memory_order_acquire); }
-  void hand_back() noexcept { taken_.store(false, std::memory_order_seq_cst); }
+  void hand_back() noexcept { taken_.store(false, std::memory_order_release); }
   bool run_next(Whose most) noexcept;
   bool run_late(Whose most) noexcept;
   void run(Work& work, Whose whose) noexcept;
@@ -148,7 +148,8 @@ struct HostStream::Impl {
   bool sleep(State how, base::Clock::time_point until, Ready ready);
   void call(State at_least) {
     const base::races::NoOrder waking;
-    if (state_.load(std::memory_order_seq_cst) >= at_least) wake_up();
+    base::light_fence();
+    if (state_.load(std::memory_order_relaxed) >= at_least) wake_up();
   }
   void wake_up();
 

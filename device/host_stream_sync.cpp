@@ -111,6 +111,7 @@ bool HostStream::Impl::catch_up(std::uint64_t target, Stop& stop) {
   current = outer;
   hand_back();
   // Work that was enqueued meanwhile is for the stream's thread, which sleeps if it has found the stream taken.
+  base::light_fence();
   if (has_work()) call(State::asleep);
   return done;
 }
@@ -121,7 +122,7 @@ bool HostStream::Impl::run_own(std::uint64_t target) noexcept {
     if (!run_next(Whose::own)) return false;
     any = true;
   }
-  if (any) caught_up_.fetch_add(1, std::memory_order_relaxed);
+  if (any) caught_up_.store(caught_up_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   return true;
 }
 

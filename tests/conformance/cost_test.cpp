@@ -316,6 +316,42 @@ TEST(Instructions, of_enqueueing_a_collective_grow_no_more) {
   EXPECT_LE((twice.instructions - once.instructions) / kRounds, kMost);
 }
 
+/// The instructions of `steps` of put, wait and release on a host stream, each synchronised, of a rank to itself.
+SystemCalls instructions_of_synchronised(int steps) {
+  const Case one{.ground = {"threads", "threads"}};
+  const auto work = [&] {
+    return run_alone(one, [&](Context& context) {
+      Loop loop(context, one);
+      HostStream host;
+      const Stream stream = Stream::host(host);
+      const auto step = [&] {
+        loop.senders[0].put(stream);
+        loop.receivers[0].wait(stream);
+        loop.receivers[0].release(stream);
+        host.synchronize();
+      };
+      for (int i = 0; i < 10'000; ++i) step();  // then the stream's thread leaves its work to the host
+      begin_stepping();
+      for (int i = 0; i < steps; ++i) step();
+      end_stepping();
+    });
+  };
+  return count_system_calls(work, Others::stand_still);
+}
+
+TEST(Instructions, of_a_synchronised_step_grow_no_more) {
+  constexpr std::uint64_t kMost = 1480;     // 1423 with g++ 12
+  constexpr std::uint64_t kMostLocked = 6;  // 3 places in the queue, the stream taken, a slice counted in and out
+  constexpr int kSteps = 20;
+  const SystemCalls once = instructions_of_synchronised(kSteps);
+  const SystemCalls twice = instructions_of_synchronised(2 * kSteps);
+  if (!once.why_not.empty()) return skipped_here(once.why_not);
+  EXPECT_EQ(twice.exit_code, 0);
+  EXPECT_GT(once.instructions, 100U * kSteps) << "not stepped";
+  EXPECT_LE((twice.instructions - once.instructions) / kSteps, kMost);
+  EXPECT_LE((twice.locked - once.locked) / kSteps, kMostLocked);
+}
+
 /// The instructions of `work()`, in a child; 0: they could not be counted.
 template <class Work>
 std::uint64_t instructions_of(Work work) {

@@ -35,8 +35,7 @@ class Pair {
   /// With --touch, writes the source.
   void compute(const Workload& workload, Queue* queue, sluice::Stream stream) {
     if (!workload.options.touch) return;
-    out_.acquire(stream);
-    bench::compute(workload, queue, source_.all().data());
+    bench::compute(workload, queue, out_.acquire(stream).data());
   }
   void put(sluice::Stream stream) { out_.put(stream, 0, bytes_); }
   const std::byte* wait(sluice::Stream stream) { return in_.wait(stream).data(); }
