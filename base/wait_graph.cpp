@@ -98,12 +98,16 @@ std::string cycle_line(const std::vector<int>& cycle) {
 }
 
 /// Ranks that others wait for, and that wait for nothing themselves.
-std::vector<int> idle_ranks(const Edges& edges, const std::vector<int>& seen) {
+std::vector<int> idle_ranks(const std::vector<WaitRecord>& waits, const std::vector<int>& seen) {
   std::set<int> awaited;
-  for (const auto& [rank, peers] : edges) awaited.insert(peers.begin(), peers.end());
+  std::set<int> waiting;
+  for (const WaitRecord& wait : waits) {
+    waiting.insert(wait.rank);
+    if (wait.peer >= 0) awaited.insert(wait.peer);
+  }
   std::vector<int> idle;
   for (const int rank : awaited) {
-    if (!edges.contains(rank) && std::find(seen.begin(), seen.end(), rank) != seen.end()) idle.push_back(rank);
+    if (!waiting.contains(rank) && std::find(seen.begin(), seen.end(), rank) != seen.end()) idle.push_back(rank);
   }
   return idle;
 }
@@ -188,7 +192,7 @@ std::string wait_table(std::vector<WaitRecord> waits, const std::vector<int>& se
   std::vector<std::vector<int>> cycles = cycles_of(waits);
   cycles.resize(std::min(cycles.size(), kMostNamed));
   for (const auto& cycle : cycles) text += "\n  " + cycle_line(cycle);
-  std::vector<int> idle = idle_ranks(edges_of(waits), seen);
+  std::vector<int> idle = idle_ranks(waits, seen);
   idle.resize(std::min(idle.size(), kMostNamed));
   for (const int rank : idle) text += "\n  " + rank_text(rank) + " waits for nothing in Sluice, and others wait for it";
   return text;

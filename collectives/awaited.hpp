@@ -10,7 +10,7 @@ namespace sluice::detail {
 
 // Between `start` and `wait` on a GPU's stream a thread enqueues steps on another stream of that GPU, which waits for
 // no peer: the thread enqueues a step once what the step waits for is there.
-/// True if `advance` enqueues something, or throws.
+/// True if `advance` enqueues something, has nothing left to enqueue, or throws.
 SLUICE_EXPORT bool can_advance(const Collective& collective) noexcept;
 /// Returns at once. `stream` runs behind the start, and what follows on the stream of the start runs behind `stream`.
 /// True: all steps are enqueued, and `wait` adds none. @throws Error as `start` and `wait` do

@@ -43,7 +43,7 @@ class Operation {
   void wait(Stream stream);
   bool test();
   // On a GPU's stream, between `start` and `wait`: for a thread that watches what the steps wait for.
-  /// True if `advance` carries out a step, or throws.
+  /// True if `advance` carries out a step, has none left, or throws.
   bool can_advance() noexcept;
   /// Enqueues the next steps on `stream`, which has reached the start, up to one that waits for a peer. True: all of
   /// them; the stream of `wait` then waits for `stream`.
@@ -57,7 +57,8 @@ class Operation {
   const base::Origin origin{};
 
  private:
-  /// `tested`: complete, as a test has found, or enqueued by `advance`; a `wait` may follow.
+  /// `tested`: complete, as a test has found, or enqueued by `advance`, whose stream the
+  /// caller orders before what follows; a `wait` may follow.
   enum class State : std::uint8_t { idle, started, tested, broken, closing, closed };
   struct End {
     Sender sender;  // one of the two

@@ -269,7 +269,7 @@ Segment::~Segment() {
     const std::lock_guard lock(g_segments->mutex);
     g_segments->all.erase(id);
   }
-  if (driver == nullptr && data != nullptr && !sparse) {  // else it stays the heap's
+  if (driver == nullptr && data != nullptr && !sparse) {  // a sparse segment is the heap's memory
     unmap_reached(data, bytes, reached);
   } else if (gpu.data != nullptr) {
     retire([driver = driver, gpu = gpu] { driver->free(gpu); });
@@ -326,6 +326,7 @@ std::shared_ptr<const Segment> segment_of_heap(void* data, std::size_t bytes) {
   std::shared_ptr<Segment>& segment = g_heap_segments->by_chunk[chunk.data];
   if (segment == nullptr) {
     base::Fd fd(::fcntl(chunk.fd, F_DUPFD_CLOEXEC, chunk.fd));  // as far from the program's
+    if (!fd) fd = base::Fd(::fcntl(chunk.fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
     if (!fd) return nullptr;
     auto made = std::make_shared<Segment>();
     made->share.fd = std::move(fd);

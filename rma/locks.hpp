@@ -151,7 +151,7 @@ class Locks {
   }
 
   [[gnu::noinline]] static void await_free(auto& call, Rank rank, std::size_t word, auto free) {
-    call.await(rank, "the lock is held by others", [&] { return free(call.add(rank, word, 0)); });
+    call.await(rank, "a lock there is held by others", [&] { return free(call.add(rank, word, 0)); });
   }
 
   /// Adds a lock to a word. Returns when it is held, which it is once `free(word)`. After an error it is not added, if

@@ -65,11 +65,12 @@ void Patience::nap() {
 
 void Patience::note() {
   base::WaitRecord record;
-  record.rank = base::rank_of_thread();
   record.lack = base::Lack::step;
   record.verb = "waits";
   record.name = links_.group.name;
   record.text = std::string(what_) + " (rank " + std::to_string(suspect_) + " of the window)";
+  const int of_thread = base::rank_of_thread();
+  record.rank = of_thread >= 0 ? of_thread : links_.group.rank;
   note_.write(record);
 }
 

@@ -232,6 +232,10 @@ class ChannelEnd : public EndInfo,
   void check_free() {
     if (!is_free()) refuse_bound();
   }
+  /// On its thread: verbs of this end were on one host stream alone, this one, and their order needs no check.
+  bool is_used_on_alone(Stream stream) const noexcept {
+    return !checked() && streams_.size() == 1 && streams_.front() == stream;
+  }
   /// Waits of this end last as long as they must. Before its first use.
   void wait_without_limit() noexcept { unlimited_ = true; }
   /// Kernels of the GPU may use the slots until this end is closed, though no verb of it is on a GPU's stream.

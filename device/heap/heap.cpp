@@ -40,6 +40,7 @@ constexpr std::size_t kPlaces = std::size_t{1} << 12;  // of chunks, in the addr
 struct Chunk {
   std::byte* data = nullptr;
   std::size_t bytes = 0;
+  std::size_t used = 0;  // of these
   int fd = 0;
   dev_t device = 0;  // of the file: a program may close any descriptor, and open another file there
   ino_t inode = 0;
@@ -57,7 +58,6 @@ pthread_mutex_t g_adding = PTHREAD_MUTEX_INITIALIZER;
 Chunk g_chunks[kPlaces];               // by the first place of each
 std::uint16_t g_first[kPlaces];        // of the chunk that has this place
 std::atomic<std::size_t> g_places{0};  // in use
-std::size_t g_used = 0;                // bytes of the newest chunk
 
 std::size_t round_up(std::size_t value, std::size_t to) noexcept { return (value + to - 1) / to * to; }
 
@@ -111,10 +111,9 @@ bool add_chunk(std::size_t bytes) noexcept {
     ::close(fd);
     return false;
   }
-  g_chunks[first] = {at, whole, fd, file.st_dev, file.st_ino};
+  g_chunks[first] = {at, whole, 0, fd, file.st_dev, file.st_ino};
   for (std::size_t place = first; place < first + places; ++place) g_first[place] = static_cast<std::uint16_t>(first);
   g_places.store(first + places, std::memory_order_release);
-  g_used = 0;
   return true;
 }
 
@@ -123,14 +122,14 @@ bool add_chunk(std::size_t bytes) noexcept {
 /// The next `bytes` of the newest chunk, or of one that is added; null: there are none.
 void* next_bytes(std::size_t bytes, std::size_t alignment) noexcept {
   const std::size_t places = g_places.load(std::memory_order_relaxed);
-  const Chunk* newest = places == 0 ? nullptr : &g_chunks[g_first[places - 1]];
-  std::size_t offset = newest == nullptr ? 0 : round_up(g_used, alignment);
+  Chunk* newest = places == 0 ? nullptr : &g_chunks[g_first[places - 1]];
+  std::size_t offset = newest == nullptr ? 0 : round_up(newest->used, alignment);
   if (newest == nullptr || offset > newest->bytes || bytes > newest->bytes - offset) {
     if (!add_chunk(bytes)) return nullptr;
     newest = &g_chunks[places];
     offset = 0;
   }
-  g_used = offset + bytes;
+  newest->used = offset + bytes;
   return newest->data + offset;
 }
 
@@ -170,7 +169,7 @@ extent_hooks_t g_hooks{alloc, dalloc, nullptr, commit, nullptr, nullptr, purge_f
 
 // ---- the beginning, and a child of fork
 
-/// As a signal handler may.
+/// Also from a child of fork.
 template <std::size_t N>
 void say(const char (&text)[N]) noexcept {
   (void)!::write(STDERR_FILENO, text, N - 1);
@@ -179,13 +178,10 @@ void say(const char (&text)[N]) noexcept {
 /// Makes the child's changes its own. It still sees what the parent changes in pages that it has not changed itself.
 void part_from_parent() noexcept {
   if (g_private.exchange(true)) return;  // a child of such a child: its memory is a copy already
-  const std::size_t places = g_places.load();
-  for (std::size_t place = 0; place < places; place += g_chunks[place].bytes / kChunk) {
+  for (std::size_t place = 0; place < g_places.load(); place += g_chunks[place].bytes / kChunk) {
     const Chunk& chunk = g_chunks[place];
-    const bool newest = place + chunk.bytes / kChunk == places;
-    // No more than was given out: `ulimit -d` counts it.
-    const std::size_t bytes = newest ? round_up(g_used, kPage) : chunk.bytes;
-    if (bytes == 0 || (is_its_file(chunk) && map_chunk(chunk.data, bytes, chunk.fd, MAP_PRIVATE))) continue;
+    const std::size_t given = round_up(chunk.used, kPage);  // `ulimit -d` counts what is private
+    if (given == 0 || (is_its_file(chunk) && map_chunk(chunk.data, given, chunk.fd, MAP_PRIVATE))) continue;
     say("sluice: error: libsluice_heap: a child of fork cannot have memory of its own\n");
     ::abort();  // it would change the parent's
   }

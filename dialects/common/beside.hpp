@@ -20,8 +20,8 @@ class Beside {
   /// By the stream. The background waits until the stream has reached `start`.
   void leave(const Place& start) { start_ = start; }
   bool left() const noexcept { return start_.handshake != nullptr; }
-  /// By the background: `work(own)` enqueues on the library's own stream what waits for no peer. Returns what that
-  /// does, which is whether something is left for later; false also if the rest is left to the wait.
+  /// By the background: `work(own)` enqueues on the library's own stream what waits for no peer, and returns whether
+  /// something is left for later. True: the background goes on later. False: done, or the wait does the rest.
   template <class Work>
   bool go_on(detail::EndsWait& waits, Work work) {
     device::Handshake& handshake = *start_.handshake;

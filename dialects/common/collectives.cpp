@@ -86,11 +86,21 @@ class Together final : public Operation, private Pending {
  private:
   bool go_on(detail::EndsWait& waits) noexcept override {
     return handover_.in_background([&] {
-      const auto await = [&] { return detail::add_awaited(collective_, waits), true; };
-      if (!beside_.left()) return !or_give_up([this] { return collective_.test(); }) && await();
-      if (!detail::can_advance(collective_)) return await();
-      return beside_.go_on(waits, [&](Stream own) { return !detail::advance(collective_, own) && await(); });
+      if (beside_.left()) return or_give_up([&] { return go_on_beside(waits); });
+      const bool complete = or_give_up([this] { return collective_.test(); });
+      if (!complete) detail::add_awaited(collective_, waits);
+      return !complete;
     });
+  }
+  bool go_on_beside(detail::EndsWait& waits) {
+    const auto advance = [&](Stream own) {
+      const bool enqueued = detail::advance(collective_, own);
+      if (!enqueued) detail::add_awaited(collective_, waits);
+      return !enqueued;
+    };
+    if (detail::can_advance(collective_)) return beside_.go_on(waits, advance);
+    detail::add_awaited(collective_, waits);
+    return true;
   }
 
   /// Called by the owner. Peers that need this rank learn its failure from the collective that it closes.

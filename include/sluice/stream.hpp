@@ -97,8 +97,8 @@ class SLUICE_EXPORT HostStream {
   /// @throws Error{Code::misuse} if the stream was moved from, and in a child of fork.
   void wait(HostEvent event);
 
-  /// True if a wait on this stream has failed since the last `synchronize`: one of `wait`, `acquire` or `put`, whose
-  /// channel has failed. A long callable can check it and return early. Any thread.
+  /// True if a wait on this stream has failed since the last `synchronize`: one of `wait`, `put`, or `acquire` where it
+  /// has to wait, whose channel has failed. A long callable can check it and return early. Any thread.
   bool failed() const noexcept;
 
   struct Impl;

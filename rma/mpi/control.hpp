@@ -49,7 +49,8 @@ class Control {
   static constexpr std::size_t kMostRead = 16;
 
   // Atomics on a word of a rank; the word before. They return once it has changed, without a limit: an atomic that
-  // timed out would still change the word later, and the lock or the turn that it takes would never be given back.
+  // timed out would still change the word later, and the turn that it takes would never be given back. The first one
+  // of a rank, if by messages, opens their line, for which SLUICE_TIMEOUT is the limit.
   std::uint64_t fetch_add(Rank rank, Place place, std::size_t word, std::uint64_t value);
   std::uint64_t swap(Rank rank, Place place, std::size_t word, std::uint64_t value);
   std::uint64_t compare_swap(Rank rank, Place place, std::size_t word, std::uint64_t expected, std::uint64_t desired);

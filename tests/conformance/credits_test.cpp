@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Put n changes no byte of its slot before epoch n-d was released.
+#include <algorithm>
+#include <atomic>
+#include <future>
 #include <random>
+#include <thread>
 
 #include "tests/conformance/cases.hpp"
 
@@ -338,6 +342,40 @@ TEST_P(Acquire, returns_the_slot_of_the_next_put) {
         end.receiver.release({});
       }
     }
+  });
+}
+
+/// Work that follows an acquire may change the source, also on another stream than the put's, which is held up here.
+TEST_P(Acquire, of_another_host_stream_waits_for_the_put) {
+  if (!GetParam().host) return;
+  run_peers(GetParam().peers(), [](Context& context) {
+    Case one = GetParam();
+    one.depth = 1;
+    const Buffer buffer(context, one);
+    if (context.rank() == 0) {
+      HostStream first;
+      HostStream second;
+      Sender sender = context.sender(1, kTag, buffer.all());
+      sender.wait_connected();
+      fill(buffer.bytes(), {0, kTag, 1});
+      std::promise<void> free;  // behind the streams: a test that fails lets them end
+      std::atomic<bool> passed{false};
+      first.run([freed = free.get_future().share()] { freed.wait(); });
+      sender.put(Stream::host(first));
+      sender.acquire(Stream::host(second));
+      second.run([&] { passed = true; });
+      std::this_thread::sleep_for(20ms);
+      EXPECT_FALSE(passed);
+      free.set_value();
+      context.synchronize(Stream::host(second));
+      std::ranges::fill(buffer.bytes(), std::byte{0xee});
+      context.synchronize(Stream::host(first));
+    } else {
+      Receiver receiver = context.receiver(0, kTag, buffer.all());
+      EXPECT_EQ(difference(bytes_of(receiver.wait({})), {0, kTag, 1}), "");
+      receiver.release({});
+    }
+    board().meet(context);
   });
 }
 

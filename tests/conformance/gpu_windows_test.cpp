@@ -87,7 +87,8 @@ TEST_P(GpuTargets, refuse_numbers_in_the_memory_of_a_gpu) {
   });
 }
 
-/// Memory that peers of other processes do not map: atomics are the owner's, which a GPU's stream cannot ask.
+/// Memory that peers of other processes do not map: atomics are carried out by a thread of the owner, to which a GPU's
+/// stream sends nothing.
 TEST_P(GpuTargets, count_short_gets_of_memory_of_the_users_in_the_order_of_their_stream) {
   if (GetParam().source != Whose::hosts) return;
   run_peers(peers_of(GetParam()), [](Context& context) {

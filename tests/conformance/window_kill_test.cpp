@@ -123,9 +123,9 @@ class KilledAfterLettingGo : public WithKills {
     const Buffer slot(context, GetParam(), kWord);
     Receiver dies = context.receiver(1, kTag, slot.all());
     dies.wait_connected();
-    std::promise<void> free;
     HostStream host;
-    host.run([&free] { free.get_future().wait(); });
+    std::promise<void> free;  // behind it: a test that fails lets the stream end
+    host.run([freed = free.get_future().share()] { freed.wait(); });
     enqueue(end, Stream::host(host));
     expect_code(Code::timeout, [&] { end.close(0s); });
     second.close();

@@ -124,7 +124,7 @@ TEST(MpiWindows, accumulates_wait_for_an_owner_that_stands_still) {
       "SKIPPED-HERE: MpiWindows.accumulates_wait_for_an_owner_that_stands_still: this build has no libfabric\n");
   GTEST_SKIP() << "this build has no libfabric";
 #else
-  expect_served(2, "stopped_owner", std::string(kOverNetworks) + " SLUICE_TIMEOUT=2s");
+  expect_served(2, "stopped_owner", std::string(kOverNetworks) + " SLUICE_TIMEOUT=5s");
 #endif
 }
 

@@ -118,6 +118,7 @@ void stop(pid_t process) {
   kill(process, SIGSTOP);
   for (std::string word; word != "T";) {
     std::ifstream state("/proc/" + std::to_string(process) + "/stat");
+    if (!state) return;  // it has ended
     for (int i = 0; i < 3; ++i) state >> word;
   }
 }
@@ -198,7 +199,7 @@ void run_lost_owner() {
 /// Two ranks, of which the first one stands still for longer than SLUICE_TIMEOUT, which the caller sets, while the
 /// other one accumulates.
 void run_stopped_owner() {
-  constexpr std::chrono::seconds kStopped{4};
+  constexpr std::chrono::seconds kStopped{8};
   const Shared<std::int64_t> shared(1);
   MPI_Win_set_errhandler(shared.window, MPI_ERRORS_RETURN);
   int owner = getpid();

@@ -302,7 +302,7 @@ TEST(Hangs, a_wait_for_any_on_a_stream_names_all_and_the_stream) {
                {"rank 1 has not put epoch 1 of tag 7", "rank 2 has not put epoch 1 of tag 7", "stream 'results'"});
 }
 
-/// Of those alone that sluice-run watches: without it, only waits of channels print.
+/// The ways that sluice-run watches. In the others, only waits of channels print a table.
 std::vector<Way> watched_ways() {
   std::vector<Way> ways = kWays;
   std::erase_if(ways, [](const Way& way) { return way.ranks == Way::Ranks::threads; });
@@ -310,7 +310,7 @@ std::vector<Way> watched_ways() {
 }
 
 TEST(Hangs, a_lock_that_is_not_given_back_is_named) {
-  expect_table("unlocks_nothing", 2, {"waits 'faces'", "the lock is held by others (rank 1 of the window)"},
+  expect_table("unlocks_nothing", 2, {"waits 'faces'", "a lock there is held by others (rank 1 of the window)"},
                watched_ways());
 }
 

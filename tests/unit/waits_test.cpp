@@ -109,6 +109,9 @@ TEST(Waits, the_guilty_end_comes_first) {
   EXPECT_TRUE(has(table, "rank 1 waits for nothing in Sluice")) << table;
   EXPECT_TRUE(has(table, "rank 3 waits for nothing in Sluice")) << table;
   EXPECT_FALSE(has(wait_table({behind, forgotten}, {0}, kNow, 1s), "waits for nothing")) << "ranks of other hosts";
+  const WaitRecord without_peer = wait_of(1, -1, Lack::step);
+  const std::string more = wait_table({behind, without_peer}, {0, 1}, kNow, 1s);
+  EXPECT_FALSE(has(more, "rank 1 waits for nothing")) << more;
 }
 
 TEST(Waits, the_table_leaves_out_what_is_short_or_over) {

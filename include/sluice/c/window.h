@@ -241,7 +241,8 @@ SLUICE_EXPORT sluice_code sluice_target_free(sluice_target** target);
 SLUICE_EXPORT sluice_code sluice_collective_window_open(sluice_context* context, const char* name,
                                                         const sluice_memory* memory, size_t offset, size_t bytes,
                                                         sluice_timeout timeout, sluice_collective_window** window);
-/// The same. The words of this rank's part are changed by atomics of targets alone: AtomicsOf::targets in window.hpp.
+/// Opens a collective window, of which the words of this rank's part are changed by atomics of targets alone:
+/// AtomicsOf::targets in window.hpp.
 SLUICE_EXPORT sluice_code sluice_collective_window_open_for_targets(sluice_context* context, const char* name,
                                                                     const sluice_memory* memory, size_t offset,
                                                                     size_t bytes, sluice_timeout timeout,
