@@ -269,7 +269,7 @@ void expect_a_round_takes(SystemCalls (*count)(int rounds), int rounds, std::uin
   EXPECT_LE(has_fences ? (twice.locked - once.locked) / of_rounds : 0, most_locked);
 }
 
-/// What is for failures, mistakes and hangs costs nothing where there are none.
+/// Code for failures, mistakes and hangs costs nothing where there are none.
 TEST(Instructions, of_put_wait_and_release_grow_no_more) {
   expect_a_round_takes(instructions_of, 20, 430);  // 388 with g++ 12
 }
