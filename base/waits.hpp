@@ -76,7 +76,9 @@ struct WaitRecord {
   ShortText<16> verb;
   ShortText<40> name;    ///< of the channel
   ShortText<40> stream;  ///< where it waits
-  ShortText<160> text;   ///< if an opening lacks: unmatched ends that the peer has opened towards `rank`
+  /// If an opening lacks: unmatched ends that the peer has opened towards `rank`. If a step lacks: what has not
+  /// happened, and at which rank.
+  ShortText<160> text;
 };
 static_assert(std::is_trivially_copyable_v<WaitRecord>);
 
