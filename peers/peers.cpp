@@ -247,11 +247,7 @@ void Peers::hear(Peer& peer) {
     return;
   }
   const bool over = ended(peer);  // before listening: the last messages of an ended process are received
-  try {
-    listen_to(peer);
-  } catch (const std::system_error&) {
-    starve(peer);  // its messages wait; those of other peers do not
-  }
+  listen_to(peer);
   if (over) lose(peer, " has ended or died");
 }
 
@@ -349,7 +345,12 @@ void Peers::choose_backend(Peer& peer, Reader& greeting) {
 
 void Peers::listen_to(Peer& peer) {
   while (!peer.lost) {
-    auto packet = peer.in.receive();
+    std::optional<base::Packet> packet;
+    try {
+      packet = peer.in.receive();
+    } catch (const std::system_error&) {
+      return starve(peer);  // its messages wait; those of other peers do not
+    }
     if (!packet) return;
     if (packet->closed) {
       if (!closed_by_peer(peer.in.error())) return lose(peer, " cannot be reached any more", peer.in.error());

@@ -205,13 +205,14 @@ void PlanCore::check_stream(Stream stream) {
   if (!committed_) throw misuse("the plan is not committed yet");
   device::check_supported(stream, rank_);
   if (stream.kind() != stream_.kind()) throw misuse("the plan was committed for another kind of stream");
-  if (!device::of_gpu(stream)) return;
-  const device::StreamState now = state_of(stream);
-  if (now.device != gpu_) {
-    throw misuse("the stream is of GPU " + std::to_string(now.device) + ", and the plan is used with streams of GPU " +
-                 std::to_string(gpu_));
+  if (device::of_gpu(stream)) {
+    const device::StreamState now = state_of(stream);
+    if (now.device != gpu_) {
+      throw misuse("the stream is of GPU " + std::to_string(now.device) + ", and the plan is used with streams of GPU " +
+                   std::to_string(gpu_));
+    }
+    update_capture(now.capture);
   }
-  update_capture(now.capture);
   if (remembered_ == stream) return;
   for (auto* end : ends_) end->remember(stream);
   remembered_ = stream;
@@ -238,13 +239,16 @@ void PlanCore::acquire(Stream stream) {
   for (const auto& out : out_) out.core->check_driven();
   const std::uint64_t next = counts_.starts + 1;
   if (kernels_drive()) return launch(stream, "acquire", [&] { kernels_->acquire(stream, next, capture_ != 0); });
-  const auto work = [this, next](device::Lane lane) {
-    for (auto& [core, first] : out_) {
-      const auto epoch = first + next;
-      if (core->rung() != nullptr && epoch > core->depth()) core->await_source(lane, epoch);
-    }
-  };
-  issue(stream, work, out_, &SenderCore::acquire_refused);
+  const bool waits = std::ranges::any_of(out_, [&](const PlanOut& out) { return out.core->awaits_sources(stream); });
+  if (waits) {
+    const auto work = [this, next](device::Lane lane) {
+      for (auto& [core, first] : out_) {
+        const auto epoch = first + next;
+        if (epoch > core->depth()) core->await_source(lane, epoch);
+      }
+    };
+    issue(stream, work, out_, &SenderCore::acquire_refused);
+  }
   check_failures(stream);
 }
 

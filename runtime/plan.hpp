@@ -151,7 +151,7 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
   Rank rank_;
   bool committed_ = false;
   Stream stream_;                                // of this kind
-  Stream remembered_ = Stream::program_order();  // the last one of a GPU that the ends know
+  Stream remembered_ = Stream::program_order();  // the last one that the ends know
   int gpu_ = 0;                                  // and of this GPU, if it is a GPU's
   std::vector<PlanOut> out_;
   std::vector<PlanIn> in_;

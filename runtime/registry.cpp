@@ -92,25 +92,25 @@ void Registry::add(ChannelEnd& end) {
 }
 
 /// Prepares where the peer's puts land, and returns the keys: of the slots, and of the lengths of puts. On failure the
-/// end fails, and the keys are empty.
+/// end fails. The peer gets the keys that there are: later ones rely on the descriptors that came with them.
 Registry::Keys Registry::land(Peer& peer, ChannelEnd& end) {
   if (const std::string obstacle = peer.link->obstacle(); !obstacle.empty()) {
     end.fail(Code::transport,
              peer.backend + " does not reach rank " + std::to_string(end.opening.peer) + ": " + obstacle);
     return {};
   }
+  Keys keys;
   try {
     std::vector<backends::Signal> more;
     for (std::size_t rail = 1; rail < peer.link->rails(end.target()); ++rail)
       more.push_back(peer.words.take(Standing::alone));
-    Keys keys{end.open_landing(*peer.link, std::move(more)), std::nullopt};
+    keys.slots = end.open_landing(*peer.link, std::move(more));
     if (!end.sends() && end.opening.options.lengths)
       keys.lengths = end.land_lengths(*peer.link, peer.words.take(Standing::together));
-    return keys;
   } catch (const std::exception& reason) {
     end.fail(Code::out_of_resources, std::string("no memory for its landing: ") + reason.what());
-    return {};
   }
+  return keys;
 }
 
 /// Announces the end to the peer, and connects it if the peer's end is announced.

@@ -70,8 +70,7 @@ void SenderCore::acquire_on(Stream stream, std::uint64_t first, std::uint64_t la
     await_sources({}, first, last);
     return check();
   }
-  // A stream that has carried out all puts itself has read the source by then.
-  if (connected() && rung_ == nullptr && (device::of_gpu(stream) || is_used_on_alone(stream))) return check();
+  if (!awaits_sources(stream)) return check();
   // Closing waits for puts, not for acquires, so the acquire itself keeps the channel's memory.
   issue(
       stream,

@@ -71,6 +71,11 @@ class SenderCore final : public runtime::ChannelEnd {
     const std::uint64_t depth = peer_depth_.load(std::memory_order_relaxed);
     return {word_.word, next > depth ? next - depth : 0, word_.parking, next, "wait for credit"};
   }
+  /// An acquire on the stream may have to wait: not if the stream has carried out all puts itself, or the caller.
+  bool awaits_sources(Stream stream) const noexcept {
+    if (!connected() || rung_ != nullptr) return true;
+    return stream.kind() != Stream::Kind::program_order && !is_used_on_alone(stream);
+  }
   /// From now on puts that the engine posts leave behind those of other ends. Once connected.
   void give_way() {
     if (rung_ != nullptr) services().engine.post_behind(*rung_);

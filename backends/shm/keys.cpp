@@ -86,11 +86,8 @@ void Mappings::keep(Key& key) {
       auto mapping = map(one, fd);
       mapped_[one.segment] = mapping;
       kept_.push_back(std::move(mapping));
-    } catch (const device::GpuError& reason) {
-      not_mapped_[one.segment] = reason.what();
     } catch (const std::runtime_error& reason) {
-      if (one.vendor == Stream::Kind::host) throw;
-      not_mapped_[one.segment] = reason.what();
+      not_mapped_[one.segment] = reason.what();  // what needs it fails
     }
   }
 }

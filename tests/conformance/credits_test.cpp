@@ -346,37 +346,51 @@ TEST_P(Acquire, returns_the_slot_of_the_next_put) {
 }
 
 /// Work that follows an acquire may change the source, also on another stream than the put's, which is held up here.
-TEST_P(Acquire, of_another_host_stream_waits_for_the_put) {
-  if (!GetParam().host) return;
-  run_peers(GetParam().peers(), [](Context& context) {
-    Case one = GetParam();
-    one.depth = 1;
-    const Buffer buffer(context, one);
-    if (context.rank() == 0) {
-      HostStream first;
-      HostStream second;
-      Sender sender = context.sender(1, kTag, buffer.all());
-      sender.wait_connected();
-      fill(buffer.bytes(), {0, kTag, 1});
-      std::promise<void> free;  // behind the streams: a test that fails lets them end
-      std::atomic<bool> passed{false};
-      first.run([freed = free.get_future().share()] { freed.wait(); });
-      sender.put(Stream::host(first));
-      sender.acquire(Stream::host(second));
-      second.run([&] { passed = true; });
-      std::this_thread::sleep_for(20ms);
-      EXPECT_FALSE(passed);
-      free.set_value();
-      context.synchronize(Stream::host(second));
-      std::ranges::fill(buffer.bytes(), std::byte{0xee});
-      context.synchronize(Stream::host(first));
-    } else {
-      Receiver receiver = context.receiver(0, kTag, buffer.all());
-      EXPECT_EQ(difference(bytes_of(receiver.wait({})), {0, kTag, 1}), "");
-      receiver.release({});
-    }
-    board().meet(context);
-  });
+template <class Acquired>
+void put_on_one_stream_and_acquire_on_another(Context& context, const Buffer& buffer, Acquired& end,
+                                              void (Acquired::*put)(Stream), Order& first, Order& second) {
+  fill(buffer.bytes(), {0, kTag, 1});
+  std::promise<void> free;
+  std::atomic<bool> passed{false};
+  first.run([freed = free.get_future().share()] { freed.wait(); });
+  (end.*put)(first.stream());
+  end.acquire(second.stream());
+  second.run([&] { passed = true; });
+  std::this_thread::sleep_for(20ms);
+  EXPECT_FALSE(passed);
+  free.set_value();
+  context.synchronize(second.stream());
+  std::ranges::fill(buffer.bytes(), std::byte{0xee});
+  context.synchronize(first.stream());
+}
+
+TEST_P(Acquire, of_another_stream_waits_for_the_put) {
+  for (const bool planned : {false, true}) {
+    run_peers(GetParam().peers(), [planned](Context& context) {
+      Case one = GetParam();
+      one.depth = 1;
+      Order first(one);
+      if (!first.host()) return;
+      Order second(one);
+      const Buffer buffer(context, one);
+      if (context.rank() == 0) {
+        Sender sender = context.sender(1, kTag, buffer.all());
+        sender.wait_connected();
+        if (planned) {
+          Plan plan = context.plan();
+          plan.add(sender).commit(second.stream());
+          put_on_one_stream_and_acquire_on_another(context, buffer, plan, &Plan::start, first, second);
+        } else {
+          put_on_one_stream_and_acquire_on_another(context, buffer, sender, &Sender::put, first, second);
+        }
+      } else {
+        Receiver receiver = context.receiver(0, kTag, buffer.all());
+        EXPECT_EQ(difference(bytes_of(receiver.wait({})), {0, kTag, 1}), "");
+        receiver.release({});
+      }
+      board().meet(context);
+    });
+  }
 }
 
 /// Nothing that is enqueued later makes the engine look at the put.

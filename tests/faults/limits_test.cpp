@@ -243,6 +243,69 @@ TEST_P(Limits, no_memory_left_is_out_of_resources_and_passes) {
   });
 }
 
+/// The bytes of addresses that this process uses now.
+rlim_t addresses_in_use() {
+  std::ifstream pages("/proc/self/statm");
+  rlim_t all = 0;
+  pages >> all;
+  return all * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
+}
+
+/// Small allocations share a piece of memory, whose descriptor a peer gets once.
+TEST(FullMachine, a_peer_that_cannot_map_shared_memory_says_so) {
+  if (kSanitized) return skipped_here("a sanitizer needs its address space");
+  run_peers({.processes = true, .backend = "shm"}, [](Context& context) {
+    const int rank = context.rank();
+    const Memory shared = rank == 0 ? context.allocate(64) : Memory();
+    const Memory own = rank == 0 ? Memory() : context.allocate(8 * 1024 * 1024);
+    std::optional<Sender> sender;
+    std::optional<Limit> limit;
+    if (rank == 1) {
+      sender.emplace(context.sender(0, kTag, own.slice(0, 64)));
+      limit.emplace(RLIMIT_AS, addresses_in_use() + (rlim_t{512} << 10));
+    }
+    board().meet(context);
+    const auto because = [&](auto& end) {
+      const auto error = expect_code(Code::out_of_resources, [&] { end.wait_connected(20s); });
+      EXPECT_NE(std::string(error ? error->what() : "").find("cannot be reached"), std::string::npos);
+    };
+    if (rank == 0) {
+      Receiver receiver = context.receiver(1, kTag, shared.all());
+      because(receiver);
+    } else {
+      because(*sender);
+    }
+    board().meet(context);
+    limit.reset();
+    expect_code(Code::out_of_resources, [&] { context.check(); });
+  });
+}
+
+/// What a channel has sent of the memory that all use is not sent again.
+TEST(FullMachine, a_channel_without_memory_for_its_lengths_breaks_no_other) {
+  if (kSanitized) return skipped_here("a sanitizer needs its address space");
+  run_peers({.processes = true, .backend = "shm"}, [](Context& context) {
+    const Memory memory = context.allocate(64);
+    if (context.rank() == 0) {
+      {
+        const Limit limit(RLIMIT_AS, addresses_in_use() + (rlim_t{256} << 20));
+        Receiver deep = context.receiver(1, kTag, {}, {.depth = 1 << 28, .lengths = true});
+        expect_code(Code::out_of_resources, [&] { deep.wait_connected(20s); });
+      }
+      Receiver receiver = context.receiver(1, kTag + 1, memory.all());
+      expect_and_poison(receiver.wait({}), {1, kTag + 1, 1});
+      receiver.release({});
+    } else {
+      Sender deep = context.sender(0, kTag, {});
+      expect_code(Code::out_of_resources, [&] { deep.wait_connected(20s); });
+      Sender sender = context.sender(0, kTag + 1, memory.all());
+      fill(bytes_of(sender.acquire({})), {1, kTag + 1, 1});
+      sender.put({});
+    }
+    expect_code(Code::out_of_resources, [&] { context.check(); });
+  });
+}
+
 TEST(FullMachine, memory_beyond_the_limit_on_files_is_out_of_resources) {
   run_peers({.ranks = 1}, [](Context& context) {
     constexpr std::size_t kMost = 1 << 20;
