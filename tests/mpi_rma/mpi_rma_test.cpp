@@ -128,6 +128,16 @@ TEST(MpiWindows, accumulates_wait_for_an_owner_that_stands_still) {
 #endif
 }
 
+TEST(MpiWindows, accumulates_fail_each_time_once_a_write_of_one_is_late) {
+#ifndef SLUICE_HAS_OFI
+  std::printf(
+      "SKIPPED-HERE: MpiWindows.accumulates_fail_each_time_once_a_write_of_one_is_late: this build has no libfabric\n");
+  GTEST_SKIP() << "this build has no libfabric";
+#else
+  expect_after_a_death(kTenErrors, "late_write", std::string(kOverNetworks) + " SLUICE_TIMEOUT=1s");
+#endif
+}
+
 TEST(MpiWindows, accumulates_fail_each_time_once_the_owner_has_died_in_their_turn) {
 #ifndef SLUICE_HAS_OFI
   std::printf(
@@ -163,6 +173,7 @@ TEST(MpiWindows, calls_that_programs_make_often_take_few_instructions) {
       {"put", 140},               // 125
       {"get", 140},               // 124
       {"flush", 55},              // 49
+      {"accumulate", 185},        // 168
       {"fetch_and_op", 165},      // 150
       {"get_accumulate", 200},    // 183
       {"compare_and_swap", 160},  // 144
