@@ -82,12 +82,22 @@ class OneAtATime {
   }
   OneAtATime(const OneAtATime&) = delete;
   OneAtATime& operator=(const OneAtATime&) = delete;
-  ~OneAtATime() { window_.epochs->give_turn_back(rank_, word_); }
+  ~OneAtATime() { window_.epochs->end_turn(rank_, word_, writes_ ? Turns::kBroken : 0); }
+
+  /// `put` writes into the memory of the rank. Returns once the bytes are there.
+  template <class Put>
+  void write(Put put) {
+    writes_ = true;
+    put();
+    window_.areas->drain(rank_);
+    writes_ = false;
+  }
 
  private:
   RmaWindow& window_;
   int rank_;
   std::size_t word_;
+  bool writes_ = false;
 };
 
 /// Changes elements in turns of their blocks.
@@ -113,8 +123,8 @@ class InTurn {
   /// Carries out what was added.
   void finish() {
     if (parts_.empty()) return;
-    const OneAtATime turn(window_, lock_, rank_, parts_.front().offset);
-    change();
+    OneAtATime turn(window_, lock_, rank_, parts_.front().offset);
+    change(turn);
     parts_.clear();
   }
 
@@ -139,7 +149,7 @@ class InTurn {
     parts_.push_back(part);
   }
 
-  void change() {
+  void change(OneAtATime& turn) {
     std::byte* const memory = window_.areas->mapped(rank_);
     if (memory != nullptr && change_ != nullptr) return change_in_place(memory);
     const std::size_t begin = parts_.front().stream;
@@ -158,9 +168,10 @@ class InTurn {
       copy_before(there, begin, bytes);
       apply(op_, basic_, operands.data(), there.data(), elements);
     }
-    for (const Part& part : parts_)
-      window_.areas->write_from(rank_, part.offset, there.slice(part.stream - begin, part.bytes));
-    window_.areas->drain(rank_);
+    turn.write([&] {
+      for (const Part& part : parts_)
+        window_.areas->write_from(rank_, part.offset, there.slice(part.stream - begin, part.bytes));
+    });
   }
 
   void change_in_place(std::byte* memory) {
@@ -220,7 +231,7 @@ void compare_and_swap(RmaWindow& window, Epochs::Lock& lock, const void* desired
     throw Refused(MPI_ERR_TYPE, "MPI_Compare_and_swap takes an integer, a logical value or a byte");
   const auto at = static_cast<std::uint64_t>(reach(window, to, flat));
   const std::size_t size = flat.only->size;
-  const OneAtATime turn(window, lock, to.rank, at);
+  OneAtATime turn(window, lock, to.rank, at);
   if (std::byte* const memory = window.areas->mapped(to.rank))
     return swap_if_equal(memory + at, desired, expected, result, size);
   const Slice there = window.areas->scratch(size);
@@ -230,8 +241,7 @@ void compare_and_swap(RmaWindow& window, Epochs::Lock& lock, const void* desired
   std::memcpy(result, there.data(), size);
   if (!equal) return;
   std::memcpy(there.data(), desired, size);
-  window.areas->write_from(to.rank, at, there);
-  window.areas->drain(to.rank);
+  turn.write([&] { window.areas->write_from(to.rank, at, there); });
 }
 
 }  // namespace sluice::mpi_rma

@@ -38,8 +38,9 @@ int finished_request(MPI_Request* request);
 
 }  // namespace sluice::mpi_rma
 
-/// Passes a call that is not Sluice's on.
-#define SLUICE_RMA_BEHIND(name, ...)                                                    \
+/// Passes a call that is not Sluice's on. `name`: without MPI_.
+#define SLUICE_RMA_BEHIND(name, ...) SLUICE_RMA_BEHIND_NAME(name, __VA_ARGS__)
+#define SLUICE_RMA_BEHIND_NAME(name, ...)                                               \
   do {                                                                                  \
     static auto* const next_call = sluice::mpi_rma::behind("MPI_" #name, &PMPI_##name); \
     return next_call(__VA_ARGS__);                                                      \

@@ -219,6 +219,9 @@ void Epochs::take_turn(Lock& lock, int rank, std::size_t word) {
     } else {
       holder = Turns::holder(turns[word]);
     }
+    if (holder == Turns::kBroken)
+      throw Error(Code::timeout, window_.job->context.rank(), window_.parts[static_cast<std::size_t>(rank)].rank, 0, 0,
+                  "an accumulate to rank " + std::to_string(rank) + ": the write of an earlier one did not complete");
     // Not by Context::check, which throws a failure once. Later than most turns last, since it opens a target.
     if (++looks >= kLooksAtTurn && holder != 0) call.check_alive(Turns::rank_of(holder));
     return false;
@@ -226,13 +229,13 @@ void Epochs::take_turn(Lock& lock, int rank, std::size_t word) {
   if (!ours()) call.await(rank, "for another accumulate at a rank", ours);
 }
 
-void Epochs::give_turn_back(int rank, std::size_t word) noexcept try {
-  if (std::uint64_t* const turns = window_.areas->turns(rank)) return Turns::give_back(turns[word]);
+void Epochs::end_turn(int rank, std::size_t word, std::uint64_t next) noexcept try {
+  if (std::uint64_t* const turns = window_.areas->turns(rank)) return Turns::end(turns[word], next);
   const Part& part = window_.parts[static_cast<std::size_t>(rank)];
-  window_.job->control.swap(part.rank, part.place, kTurns + word, 0);
+  window_.job->control.swap(part.rank, part.place, kTurns + word, next);
 } catch (const std::exception& reason) {
   // No rank needs the word of an owner that is lost, and the next access reports the loss.
-  log(Level::info, std::string("a turn of accumulates was not given back: ") + reason.what());
+  log(Level::info, std::string("a turn of accumulates was not ended: ") + reason.what());
 }
 
 }  // namespace sluice::mpi_rma

@@ -66,9 +66,10 @@ class Epochs {
   void barrier(Lock& lock);
 
   /// Takes the turn of accumulates to a block of a rank, whose word is at `word` of its turns. The call may wait.
-  /// @throws Error if a peer has died; every call that finds a dead rank's turn does
+  /// @throws Error if a peer has died; every call that finds a dead rank's turn, or a broken one, does
   void take_turn(Lock& lock, int rank, std::size_t word);
-  void give_turn_back(int rank, std::size_t word) noexcept;
+  /// `next`: 0, or Turns::kBroken.
+  void end_turn(int rank, std::size_t word, std::uint64_t next) noexcept;
 
  private:
   class Call;

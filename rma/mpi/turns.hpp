@@ -11,7 +11,8 @@
 namespace sluice::mpi_rma {
 
 /// The words of a rank that give turns in its memory. A word names the rank that changes elements of a block, by its
-/// rank in the window and 1 more; 0: no rank does. A rank that dies in its turn keeps it.
+/// rank in the window and 1 more; 0: no rank does. A rank that dies in its turn keeps it. A rank whose write did not
+/// complete in its turn, by SLUICE_TIMEOUT, breaks the turn for all: the late bytes may overwrite any later change.
 ///
 /// A turn begins with an instruction that locks, and ends with a plain store. So an accumulate finds what all earlier
 /// ones of its rank have stored at the peers, but a later load, such as that of a get, may pass the end of a turn. MPI
@@ -20,6 +21,7 @@ struct Turns {
   /// Bytes of the memory with one turn. An element is of the block in which it begins.
   static constexpr std::uint64_t kBlock = 65536;
   static constexpr std::size_t kWords = 64;
+  static constexpr std::uint64_t kBroken = ~std::uint64_t{0};
 
   /// Which of the words gives turns in the block at an offset. Each has a cache line of its own.
   static constexpr std::size_t word_of(std::uint64_t offset) { return offset / kBlock % kStripes * kLine; }
@@ -44,7 +46,10 @@ struct Turns {
   static std::uint64_t holder(std::uint64_t& word) noexcept {
     return std::atomic_ref(word).load(std::memory_order_relaxed);
   }
-  static void give_back(std::uint64_t& word) noexcept { std::atomic_ref(word).store(0, std::memory_order_release); }
+  static void give_back(std::uint64_t& word) noexcept { end(word, 0); }
+  static void end(std::uint64_t& word, std::uint64_t next) noexcept {
+    std::atomic_ref(word).store(next, std::memory_order_release);
+  }
 
  private:
   static constexpr std::size_t kLine = 8;  // words

@@ -177,6 +177,26 @@ TEST(C, a_target_of_a_collective_window_is_freed_with_the_window_alone) {
   EXPECT_EQ(sluice_run_threads(1, body, nullptr, nullptr), 0);
 }
 
+TEST(C, a_collective_window_for_targets_is_changed_by_one_rank_at_a_time) {
+  const auto body = [](sluice_context* context, void*) -> int {
+    sluice_memory* memory = nullptr;
+    sluice_collective_window* window = nullptr;
+    sluice_target* target = nullptr;
+    const char* how = "";
+    int wrong = sluice_context_allocate(context, 64, SLUICE_SPACE_HOST, -1, &memory);
+    for (auto* const open : {sluice_collective_window_open, sluice_collective_window_open_for_targets}) {
+      wrong += open(context, "window", memory, 0, 64, SLUICE_CONTEXT_TIMEOUT, &window);
+      wrong += sluice_collective_window_target(window, 0, &target);
+      wrong += sluice_target_fetch_add_now(target, 0, 1, SLUICE_CONTEXT_TIMEOUT, nullptr);  // connects
+      wrong += sluice_channel_describe(sluice_target_channel(target), &how);
+      EXPECT_EQ(contains(how, "one rank at a time"), open == sluice_collective_window_open_for_targets) << how;
+      wrong += sluice_collective_window_free(&window);
+    }
+    return wrong + sluice_memory_free(&memory);
+  };
+  EXPECT_EQ(sluice_run_threads(1, body, nullptr, nullptr), 0);
+}
+
 TEST(C, options_of_older_programs_are_taken_and_of_newer_ones_refused) {
   const auto created = [](sluice_host_stream_options options) {
     sluice_host_stream* stream = nullptr;

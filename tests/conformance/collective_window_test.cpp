@@ -707,6 +707,19 @@ TEST_P(CollectiveWindows, may_be_for_the_atomics_of_targets_alone) {
   });
 }
 
+TEST_P(CollectiveWindows, that_an_exception_destroys_wait_for_nobody_and_end_the_waits_of_peers) {
+  run_peers(with_untold(peers()), [](Context& context) {
+    const auto use = [&] {
+      WindowPart part(context, GetParam(), 64, 64);
+      board().meet(context);
+      if (context.rank() == 0) throw std::runtime_error("of the program");
+      expect_code(Code::peer_lost, [&] { part.window.fence(30s); });
+    };
+    if (context.rank() != 0) return use();
+    EXPECT_THROW(use(), std::runtime_error);
+  });
+}
+
 class LateWords : public CollectiveCases {};
 
 /// `unlock` does not wait until its lock is subtracted.

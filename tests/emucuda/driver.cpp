@@ -233,6 +233,7 @@ CUresult use_stream(CUstream handle, StreamPtr& stream, IfCapturing what) {
     if (!refusals().at_once) stream->context.wait(stream->context.before(stream));
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  if (what == IfCapturing::record && stream->refuses_next()) return CUDA_ERROR_OUT_OF_MEMORY;
   return driver().captures.use(stream, what);
 }
 
@@ -242,6 +243,10 @@ extern "C" {
 
 void emucuda_refuse(unsigned taken, unsigned refused, int at_once) {
   emucuda::refusals() = {taken, refused, at_once != 0};
+}
+
+void emucuda_refuse_of(CUstream handle, unsigned taken) {
+  if (const emucuda::StreamPtr stream = emucuda::driver().streams.find(handle)) stream->refused_in = taken + 1;
 }
 
 unsigned long long emucuda_submitted(CUstream handle) {

@@ -30,6 +30,10 @@ void* emucuda_alias(CUdeviceptr pointer);
 /// done; then all are taken again.
 void emucuda_refuse(unsigned taken, unsigned refused, int at_once);
 
+/// As emucuda_refuse with `refused` 1 and `at_once`, for the operations that any thread gives to `stream`. Replaces
+/// what an earlier call has left.
+void emucuda_refuse_of(CUstream stream, unsigned taken);
+
 /// How many operations the stream was given so far.
 unsigned long long emucuda_submitted(CUstream stream);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
+#include <thread>
 
 #include "tests/emucuda/emucuda.hpp"
 #include "tests/emucuda/rig.hpp"
@@ -79,6 +80,22 @@ TEST_F(Kernels, and_words_are_refused_when_a_test_says_so) {
   EXPECT_OK(cuStreamWaitValue64(s, at(&go), 2, CU_STREAM_WAIT_VALUE_GEQ));
   EXPECT_EQ(launch(), CUDA_ERROR_OUT_OF_MEMORY);  // although the stream is parked
   store(go, 2);
+}
+
+TEST_F(Kernels, and_words_of_any_thread_are_refused_by_a_stream) {
+  CUstream s = stream();
+  CUstream other = stream();
+  std::uint64_t& go = word();
+  emucuda_refuse_of(s, 1);
+  EXPECT_OK(cuStreamWriteValue64(s, at(&go), 1, 0));
+  EXPECT_OK(cuStreamWriteValue64(other, at(&go), 1, 0));
+  CUcontext context = nullptr;
+  EXPECT_OK(cuCtxGetCurrent(&context));
+  std::thread([&] {
+    EXPECT_OK(cuCtxSetCurrent(context));
+    EXPECT_EQ(cuStreamWriteValue64(s, at(&go), 2, 0), CUDA_ERROR_OUT_OF_MEMORY);
+  }).join();
+  EXPECT_OK(cuStreamWriteValue64(s, at(&go), 3, 0));
 }
 
 TEST_F(Kernels, are_taken_from_a_library) {

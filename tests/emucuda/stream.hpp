@@ -34,6 +34,13 @@ struct Stream {
 
   bool blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
   bool idle() const { return completed.load() >= submitted.load(); }
+  /// True for the operation that emucuda_refuse_of has chosen.
+  bool refuses_next() {
+    unsigned left = refused_in.load();
+    while (left != 0 && !refused_in.compare_exchange_weak(left, left - 1)) {
+    }
+    return left == 1;
+  }
 
   Context& context;
   const std::uint64_t id = next_id();  // no two ever share one
@@ -45,7 +52,8 @@ struct Stream {
   std::atomic<std::uint64_t> functions{0};  // of the host, that are still to run
   std::atomic<std::uint64_t> parked_at{0};  // the word it waits for, as the program calls it; 0: none
   std::atomic<std::uint64_t> parked_for{0};
-  std::atomic<int> awaited{0};  // by so many threads
+  std::atomic<int> awaited{0};          // by so many threads
+  std::atomic<unsigned> refused_in{0};  // the so many-th operation from now on is refused; 0: none
 
  private:
   static std::uint64_t next_id() {

@@ -19,6 +19,15 @@ std::uint64_t g_old = 0;
 
 void put(MPI_Win window) { MPI_Put(&g_one, 1, MPI_UINT64_T, 0, 1, 1, MPI_UINT64_T, window); }
 
+/// By the form with counts of type MPI_Count, where there is one.
+void accumulate(MPI_Win window) {
+#if MPI_VERSION >= 4
+  MPI_Accumulate_c(&g_one, 1, MPI_UINT64_T, 0, 0, 1, MPI_UINT64_T, MPI_SUM, window);
+#else
+  MPI_Accumulate(&g_one, 1, MPI_UINT64_T, 0, 0, 1, MPI_UINT64_T, MPI_SUM, window);
+#endif
+}
+
 /// A call inside of an epoch, if it has one, or with its own.
 struct Counted {
   std::function<void(MPI_Win)> call;
@@ -39,6 +48,7 @@ const std::map<std::string, Counted>& counted_calls() {
       {"put", {put}},
       {"get", {[](MPI_Win window) { MPI_Get(&g_old, 1, MPI_UINT64_T, 0, 1, 1, MPI_UINT64_T, window); }}},
       {"flush", {[](MPI_Win window) { MPI_Win_flush(0, window); }}},
+      {"accumulate", {accumulate}},
       {"fetch_and_op", {[](MPI_Win window) { MPI_Fetch_and_op(&g_one, &g_old, MPI_UINT64_T, 0, 0, MPI_SUM, window); }}},
       {"get_accumulate", {[](MPI_Win window) {
          MPI_Get_accumulate(&g_one, 1, MPI_UINT64_T, &g_old, 1, MPI_UINT64_T, 0, 0, 1, MPI_UINT64_T, MPI_SUM, window);

@@ -99,10 +99,12 @@ TEST(MpiNotifications, refuse_a_host_stream_of_another_copy_of_the_library) {
 }
 
 /// A shell hides the death from MPICH's launcher, which would end the other rank too.
-void expect_after_a_death(const std::string& text, const std::string& name, const std::string& settings) {
+void expect_after_a_death(const std::string& text, const std::string& name, const std::string& settings,
+                          const std::string& reason = "") {
   const Ended ended = mpi_ranks::run("timeout 30 " MPIEXEC " -n 2 -disable-auto-cleanup sh -c 'trap \"\" USR1; env " +
                                      settings + " " + mpi_ranks::this_program() + " --programs " + name + "; true'");
   EXPECT_NE(ended.output.find(text), std::string::npos) << ended.output;
+  EXPECT_NE(ended.output.find(reason), std::string::npos) << ended.output;
 }
 
 constexpr const char* kTenErrors = "10 accumulates have ended in errors";
@@ -125,6 +127,17 @@ TEST(MpiWindows, accumulates_wait_for_an_owner_that_stands_still) {
   GTEST_SKIP() << "this build has no libfabric";
 #else
   expect_served(2, "stopped_owner", std::string(kOverNetworks) + " SLUICE_TIMEOUT=5s");
+#endif
+}
+
+TEST(MpiWindows, accumulates_fail_each_time_once_a_write_of_one_is_late) {
+#ifndef SLUICE_HAS_OFI
+  std::printf(
+      "SKIPPED-HERE: MpiWindows.accumulates_fail_each_time_once_a_write_of_one_is_late: this build has no libfabric\n");
+  GTEST_SKIP() << "this build has no libfabric";
+#else
+  expect_after_a_death(kTenErrors, "late_write", std::string(kOverNetworks) + " SLUICE_TIMEOUT=1s",
+                       "the write of an earlier one did not complete");
 #endif
 }
 
@@ -163,6 +176,7 @@ TEST(MpiWindows, calls_that_programs_make_often_take_few_instructions) {
       {"put", 140},               // 125
       {"get", 140},               // 124
       {"flush", 55},              // 49
+      {"accumulate", 185},        // 168
       {"fetch_and_op", 165},      // 150
       {"get_accumulate", 200},    // 183
       {"compare_and_swap", 160},  // 144

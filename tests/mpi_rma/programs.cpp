@@ -16,6 +16,7 @@ int run_programs(int argc, char** argv, int first) {
       {"lost_turn", run_lost_turn},
       {"lost_owner", run_lost_owner},
       {"stopped_owner", run_stopped_owner},
+      {"late_write", run_late_write},
       {"lost_fence", run_lost_fence},
       {"fences", run_fences},
       {"flushes", run_flushes},

@@ -25,6 +25,7 @@ void run_flags();
 void run_lost_turn();
 void run_lost_owner();
 void run_stopped_owner();
+void run_late_write();
 void run_lost_fence();
 // epochs.cpp
 void run_fences();

@@ -9,10 +9,12 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <numeric>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/mpi_rma/checks.hpp"
@@ -106,6 +108,34 @@ void add_across_edges(bool allocate) {
   MPI_Accumulate(forbidden, 2, MPI_INT64_T, 0, 0, 2, MPI_INT64_T, MPI_SUM, window);
   std::_Exit(3);  // it has read what it must not
 }
+
+/// A page that calls `work` when it is first read.
+class Trap {
+ public:
+  explicit Trap(std::function<void()> work) {
+    g_work = std::move(work);
+    g_page = mmap(nullptr, kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct sigaction action {};
+    action.sa_handler = [](int) {
+      if (mprotect(g_page, kPage, PROT_READ | PROT_WRITE) != 0 || !g_work) std::_Exit(3);
+      std::exchange(g_work, nullptr)();
+    };
+    sigaction(SIGSEGV, &action, &before_);
+  }
+  Trap(const Trap&) = delete;
+  Trap& operator=(const Trap&) = delete;
+  ~Trap() {
+    sigaction(SIGSEGV, &before_, nullptr);
+    munmap(g_page, kPage);
+  }
+  const void* address() const { return g_page; }
+
+ private:
+  static constexpr std::size_t kPage = 4096;
+  static inline std::function<void()> g_work;
+  static inline void* g_page = nullptr;
+  struct sigaction before_ {};
+};
 
 [[noreturn]] void end_with(const std::string& text) {
   std::printf("%s\n", text.c_str());
@@ -224,6 +254,36 @@ void run_stopped_owner() {
   MPI_Win_unlock_all(shared.window);
   MPI_Barrier(MPI_COMM_WORLD);
   if (world_rank() == 0) expect_equal(shared.memory[0], 3, "the sum");
+}
+
+/// Two ranks, of which the first one stands still while the second one, in its turn, has read its numbers and not
+/// written them yet: for longer than SLUICE_TIMEOUT, which the caller sets.
+void run_late_write() {
+  constexpr std::chrono::seconds kStopped{3};
+  const Shared<std::int64_t> shared(2);
+  MPI_Win_set_errhandler(shared.window, MPI_ERRORS_RETURN);
+  int owner = getpid();
+  MPI_Bcast(&owner, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  const auto add = [&](const void* numbers) {
+    return MPI_Accumulate(numbers, 2, MPI_INT64_T, 0, 0, 2, MPI_INT64_T, MPI_SUM, shared.window);
+  };
+  MPI_Win_lock_all(0, shared.window);
+  if (world_rank() == 1) {
+    const std::int64_t ones[] = {1, 1};
+    expect_equal(add(ones), MPI_SUCCESS, "the first accumulate");
+    std::jthread other;
+    const Trap operands([&] {
+      stop(owner);
+      other = std::jthread([&] {
+        std::this_thread::sleep_for(kStopped);
+        kill(owner, SIGCONT);
+      });
+    });
+    expect(add(operands.address()) != MPI_SUCCESS, "an accumulate whose write is late has ended in an error");
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (world_rank() == 0) expect_errors(shared.window, 2);
+  std::_Exit(0);
 }
 
 /// Two ranks, of which the second one dies before a fence. Ends the process.

@@ -350,6 +350,47 @@ void run_gpu_sums_left_to_the_wait() {
   free_all(sum.requests);
 }
 
+/// The driver refuses one of the operations that the library's own stream is given, each in its turn. The allreduce
+/// fails, and what the driver has taken still comes before what follows the wait.
+void run_gpu_sums_refused() {
+  constexpr unsigned kLeast = 3;
+  Order order;
+  int met = MPI_ERR_OTHER;
+  unsigned taken = 0;
+  for (; met != MPIS_SUCCESS; ++taken) {
+    Sum sum(kManyInts);
+    match_all(sum.requests);
+    sum.fill(0);
+    if (world_rank() == 0) {
+      std::atomic<bool> passed = false;
+      std::atomic<bool> overtakes = false;
+      const std::uint64_t returned = Background::returned;
+      const HeldUp held_up(order, passed);
+      held_up.own().refuse_after(taken);
+      order.start_all(sum.requests);
+      tell(1);
+      await_more(Background::returned, returned);
+      order.wait_all();
+      order.run([&] {
+        overtakes = !held_up.open();
+        passed = true;
+      });
+      met = MPIS_Queue_wait(order.queue);
+      expect(!overtakes, "work behind a wait overtakes what the driver has taken of " + std::to_string(taken));
+    } else {
+      await_answer(0);
+      order.start_all(sum.requests);
+      order.wait_all();
+      if (MPIS_Queue_wait(order.queue) == MPIS_SUCCESS) sum.out.expect_sums(0, "an allreduce that a peer fails behind");
+    }
+    MPI_Bcast(&met, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    if (met == MPIS_SUCCESS) sum.out.expect_sums(0, "an allreduce of which nothing is refused");
+    free_all(sum.requests);
+    while (MPIS_Queue_wait(order.queue) != MPIS_SUCCESS) continue;  // what else has failed with it
+  }
+  expect(taken > kLeast, std::to_string(taken) + " operations of the library's own stream");
+}
+
 /// A rank dies before it starts; the wait of the other one fails.
 void run_gpu_sums_killed() {
   Order order;

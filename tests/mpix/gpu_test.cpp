@@ -118,6 +118,9 @@ TEST(MpixGpu, on_cuda_streams_without_one_of_the_library_collectives_go_on_at_th
 TEST(MpixGpu, on_cuda_streams_collectives_that_are_left_end_with_their_queue_their_request_and_mpi) {
   expect_passed_on_gpu(2, "gpu_sums_freed gpu_sums_left_for_good", kSums);
 }
+TEST(MpixGpu, on_cuda_streams_a_collective_that_is_left_fails_when_the_driver_refuses_a_step) {
+  expect_passed_on_gpu(2, "gpu_sums_refused", std::string(kSums) + "SLUICE_TIMEOUT=1h");
+}
 TEST(MpixGpu, on_cuda_streams_a_collective_that_is_left_fails_when_a_peer_dies) {
   const Ended ended = run_ranks(2, "gpu_sums_killed", std::string(kOnCuda) + kSums + "SLUICE_TIMEOUT=1h", true);
   EXPECT_NE(ended.output.find("the peer is lost"), std::string::npos) << ended.output;

@@ -40,6 +40,8 @@ class OwnStream {
     static auto* const by_driver = of_driver<int(CUstream)>("emucuda_awaited");
     return by_driver(stream_) != 0;
   }
+  /// The driver takes so many operations from now on, and refuses the next one.
+  void refuse_after(unsigned taken) const { of_driver<void(CUstream, unsigned)>("emucuda_refuse_of")(stream_, taken); }
   /// Holds up what it is given from now on, until `open` is true.
   void hold(std::atomic<bool>& open) const {
     constexpr auto wait = [](void* until) { static_cast<std::atomic<bool>*>(until)->wait(false); };
@@ -69,6 +71,8 @@ class HeldUp {
   HeldUp& operator=(const HeldUp&) = delete;
   /// After the wait of the host for the program's stream.
   ~HeldUp() { opener_.join(); }
+  const OwnStream& own() const { return own_; }
+  bool open() const { return open_; }
 
  private:
   OwnStream own_;

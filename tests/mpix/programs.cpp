@@ -94,6 +94,7 @@ int run_mpix_programs(int argc, char** argv, int first) {
       {"gpu_sums_freed", run_gpu_sums_freed},
       {"gpu_sums_left_for_good", run_gpu_sums_left_for_good},
       {"gpu_sums_left_to_the_wait", run_gpu_sums_left_to_the_wait},
+      {"gpu_sums_refused", run_gpu_sums_refused},
       {"gpu_sums_killed", run_gpu_sums_killed},
 #endif
   };

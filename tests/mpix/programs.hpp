@@ -89,6 +89,7 @@ void run_gpu_sums_hold_up_no_send();
 void run_gpu_sums_freed();
 void run_gpu_sums_left_for_good();
 void run_gpu_sums_left_to_the_wait();
+void run_gpu_sums_refused();
 void run_gpu_sums_killed();
 // on_gpu.cpp
 void run_gpu_memory();

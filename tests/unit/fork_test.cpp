@@ -31,6 +31,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "base/process.hpp"
@@ -218,11 +219,55 @@ struct Rig {
   Plan plan = context.plan();
 };
 
+/// The windows of a rank that forks.
+struct WindowRig {
+  WindowRig(Context& its, const std::string& name)
+      : context(its), memory(context.allocate(2 * kBytes)), window(context.window(name, memory.slice(0, kBytes), 1)),
+        target(context.target(1 - context.rank(), name)), all(context, "all", memory.slice(kBytes, kBytes / 2)) {
+    reach();
+  }
+  Stream stream() const { return Stream::program_order(); }
+  Slice local() const { return memory.slice(2 * kBytes - kWord, kWord); }
+  /// Both ways of a target, and a lock that has been taken lately.
+  void reach() {
+    target.fetch_add(0, 1);
+    target.put_notify(stream(), local(), kWord, 0);
+    window.wait(stream(), 0, ++notified);
+    for (int i = 0; i < 2; ++i) {
+      all.lock(0, CollectiveWindow::Lock::exclusive);
+      all.target(0).fetch_add(0, 1);
+      all.unlock(0);
+    }
+    all.fence();
+  }
+  void go_on() {
+    if (locked) all.unlock(0);
+    reach();
+    const Slice whole = memory.slice(0, 2 * kBytes);
+    const auto words = whole.as<std::uint64_t>();
+    require(words[0] == 2, "the peer alone has added");
+    require(words[kWords] == (context.rank() == 0 ? 8U : 0U), "the ranks alone have locked");
+    all.close();
+    target.close();
+    window.close();
+  }
+
+  static constexpr std::size_t kWord = sizeof(std::uint64_t);
+  Context& context;
+  Memory memory = {};
+  Window window;
+  Target target;
+  CollectiveWindow all;
+  std::uint64_t notified = 0;
+  bool locked = false;
+};
+
 using Child = void (*)(Rig& rig);
 
 /// Rank `forks` forks, and waits for the child to end with `code` before it goes on. Returns true in the child, which
 /// then leaves the body.
-bool fork_and_go_on(Rig& rig, Child child, int code, Rank forks = 0) {
+template <class Its>
+bool fork_and_go_on(Its& rig, std::type_identity_t<void (*)(Its&)> child, int code, Rank forks = 0) {
   if (rig.context.rank() != forks) {
     rig.go_on();
     return false;
@@ -294,6 +339,57 @@ void try_all_calls(Rig& rig) {
   own.synchronize();
   require(ran == 1, "a stream of the child's own runs");
   *rig.host = std::move(own);
+}
+
+void try_all_calls_of_windows(WindowRig& rig) {
+  Context& context = rig.context;
+  const Stream stream = rig.stream();
+  const Slice local = rig.local();
+  Target& target = rig.target;
+  Window& window = rig.window;
+  CollectiveWindow& all = rig.all;
+  const std::array<Rank, 1> self{context.rank()};
+  const std::vector<std::function<void()>> calls = {
+      [&] { target.put(stream, local, 0); },
+      [&] { target.get(stream, local, 0); },
+      [&] { target.put_notify(stream, local, 0, 0); },
+      [&] { target.get_notify(stream, local, 0, 0); },
+      [&] { target.put_tagged(stream, local, 0, 1); },
+      [&] { target.notify(stream, 0); },
+      [&] { target.accumulate(stream, Op::sum, Number::uint64, local, 0); },
+      [&] { target.fetch_add(stream, 0, 1, local); },
+      [&] { static_cast<void>(target.fetch_add(0, 1)); },
+      [&] { static_cast<void>(target.swap(0, 1)); },
+      [&] { static_cast<void>(target.compare_swap(0, 1, 2)); },
+      [&] { target.flush(stream); },
+      [&] { target.flush_local(stream); },
+      [&] { target.drain(); },
+      [&] { static_cast<void>(target.bytes()); },
+      [&] { static_cast<void>(target.mapped()); },
+      [&] { static_cast<void>(target.describe()); },
+      [&] { target.close(); },
+      [&] { window.wait(stream, 0, 1); },
+      [&] { static_cast<void>(window.wait_for(0, 1, Timeout::zero())); },
+      [&] { static_cast<void>(window.count(0)); },
+      [&] { static_cast<void>(window.fetch_and_zero(0)); },
+      [&] { static_cast<void>(window.match(kAnySource, kAnyTag, Timeout::zero())); },
+      [&] { static_cast<void>(window.handle(0, 8)); },
+      [&] { static_cast<void>(window.attach(local)); },
+      [&] { window.close(); },
+      [&] { static_cast<void>(all.target(0)); },
+      [&] { all.fence(); },
+      [&] { all.post(self); },
+      [&] { all.start(self); },
+      [&] { all.lock(0, CollectiveWindow::Lock::exclusive); },
+      [&] { all.lock(0, CollectiveWindow::Lock::shared); },
+      [&] { all.lock_all(); },
+      [&] { all.flush(0); },
+      [&] { all.flush_all(); },
+      [&] { all.close(); },
+      [&] { static_cast<void>(context.window("another", local)); },
+      [&] { static_cast<void>(context.target(0, "words")); },
+  };
+  for (std::size_t i = 0; i < calls.size(); ++i) expect_misuse(calls[i], static_cast<int>(i));
 }
 
 void make_ranks(Rig& rig) {
@@ -389,6 +485,18 @@ void with_rig(Context& context) {
   }
 }
 
+void with_windows(Context& context) {
+  {
+    WindowRig rig(context, "words");
+    if (fork_and_go_on(rig, try_all_calls_of_windows, 0)) return;
+  }
+  WindowRig rig(context, "words of a rank with a lock");
+  rig.locked = context.rank() == 0;
+  if (rig.locked) rig.all.lock(0, CollectiveWindow::Lock::exclusive);
+  fork_and_go_on(
+      rig, [](WindowRig& childs) { expect_misuse([&] { childs.all.unlock(0); }, __LINE__); }, 0);
+}
+
 void with_ranks_of_its_own(Context& context) {
   for (const bool with_stream : {false, true}) {
     Rig rig(context, with_stream);
@@ -410,6 +518,7 @@ const std::map<std::string, void (*)(Context&), std::less<>> kBodies = {
     {"exits_with_global_channels", with_global_rig},
     {"destroys_one_end", with_rig<destroy_one_end, 0>},
     {"tries_all_calls", with_rig<close_and_destroy_all, 0>},
+    {"tries_all_calls_of_windows", with_windows},
     {"makes_ranks_of_its_own", with_ranks_of_its_own},
     {"is_forked_inside_a_stream", fork_in_a_stream},
 };
@@ -471,6 +580,8 @@ TEST_P(ForkedRank, goes_on_when_its_child_exits_with_global_channels) { expect_w
 TEST_P(ForkedRank, goes_on_when_its_child_destroys_one_end) { expect_well("destroys_one_end"); }
 
 TEST_P(ForkedRank, lends_nothing_to_its_child) { expect_well("tries_all_calls"); }
+
+TEST_P(ForkedRank, lends_no_window_to_its_child) { expect_well("tries_all_calls_of_windows"); }
 
 TEST_P(ForkedRank, shares_no_memory_with_ranks_of_its_child) { expect_well("makes_ranks_of_its_own"); }
 

@@ -26,6 +26,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/unit/program.hpp"
+
 namespace {
 
 constexpr std::size_t kPage = 4096;
@@ -139,6 +141,21 @@ TEST(Heap, leaves_blocks_to_the_C_library_where_files_may_not_be_long) {
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   EXPECT_NE(block, nullptr);
   EXPECT_FALSE(is_shared(block.get(), kBytes));
+}
+
+/// The heap begins before `main`, so the program is started once more where it finds too few addresses.
+TEST(Heap, that_cannot_begin_says_so_and_leaves_blocks_to_the_C_library) {
+  sluice::tests::Program without_room([] {
+    const rlimit one_tib{std::size_t{1} << 40, std::size_t{1} << 40};
+    if (::setrlimit(RLIMIT_AS, &one_tib) != 0) return 2;
+    ::execl("/proc/self/exe", "heap_test",
+            "--gtest_filter=Heap.leaves_blocks_to_the_C_library_where_files_may_not_be_long", nullptr);
+    return 3;
+  });
+  const sluice::tests::Result result = without_room.result();
+  EXPECT_EQ(result.code, 0) << result.out;
+  EXPECT_TRUE(sluice::tests::contains(result.err, "warning: libsluice_heap: not enough address space")) << result.err;
+  EXPECT_TRUE(sluice::tests::contains(result.err, "malloc stays the C library's")) << result.err;
 }
 
 TEST(Heap, offers_nothing_once_the_program_has_put_another_file_in_the_place_of_its_own) {

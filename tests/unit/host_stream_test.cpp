@@ -4,14 +4,20 @@
 #include <sluice/stream.hpp>
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/membarrier.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -23,6 +29,7 @@
 
 #include "base/words.hpp"
 #include "device/host_stream.hpp"
+#include "tests/unit/program.hpp"
 
 namespace {
 std::atomic<std::uint64_t> allocations{0};
@@ -422,6 +429,35 @@ TEST(HostStream, uses_no_cpu_while_idle) {
   stream.run([&] { after = cpu_time_of_this_thread(); });
   stream.synchronize();
   EXPECT_LT(after - before, std::chrono::milliseconds(50));
+}
+
+/// Ends the process at the fence by which the fences of `enqueue` are full ones (see Words.a_light_fence*).
+void die_at_a_heavy_fence() {
+  const rlimit no_core{0, 0};
+  setrlimit(RLIMIT_CORE, &no_core);
+  std::array<sock_filter, 6> filter{{
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  }};
+  const sock_fprog program{filter.size(), filter.data()};
+  ASSERT_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+  ASSERT_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+}
+
+TEST(HostStream, passes_a_heavy_fence_when_its_thread_falls_asleep) {
+  base::prepare_fences();
+  if (!base::kernel_has_fences) GTEST_SKIP() << "the kernel has no membarrier: all fences are full ones";
+  tests::Program sleeper([] {
+    die_at_a_heavy_fence();
+    const HostStream stream;
+    std::this_thread::sleep_for(std::chrono::seconds(20));  // it takes milliseconds
+    return 0;
+  });
+  EXPECT_EQ(sleeper.result().code, 128 + SIGSYS);
 }
 
 TEST(HostStream, allocates_nothing_to_enqueue_64_bytes_and_to_synchronize) {

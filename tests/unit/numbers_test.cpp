@@ -8,6 +8,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <limits>
 #include <span>
 #include <thread>
 #include <type_traits>
@@ -74,6 +76,37 @@ TEST(Numbers, that_overflow_go_on_at_the_other_end) {
   change_numbers(reinterpret_cast<std::byte*>(numbers.data()), Op::sum, Number::int32,
                  std::as_bytes(std::span(operands)));
   EXPECT_EQ(numbers, (std::array<std::int32_t, 4>{INT32_MIN, INT32_MAX, -2, 0}));
+}
+
+// If one of the two is NaN, the number in memory stays, in steps of the processor and in vectors.
+template <class T>
+void expect_kept(Number number, Op op) {
+  constexpr T kNan = std::numeric_limits<T>::quiet_NaN();
+  for (std::size_t from = 0; from < 4; ++from) {
+    for (const bool alone : {false, true}) {
+      alignas(16) std::array<T, kRoom> numbers;
+      std::array<T, kMost> operands;
+      for (std::size_t i = 0; i < kRoom; ++i) numbers.at(i) = i % 2 == 0 ? kNan : T{5};
+      for (std::size_t i = 0; i < kMost; ++i) operands.at(i) = (from + i) % 2 == 0 ? static_cast<T>(i) : kNan;
+      const auto before = numbers;
+      auto* const at = reinterpret_cast<std::byte*>(numbers.data() + from);
+      const auto changes = std::as_bytes(std::span(operands));
+      if (alone) {
+        change_alone(op, number)(at, changes.data(), changes.size());
+      } else {
+        change_numbers(at, op, number, changes);
+      }
+      EXPECT_EQ(std::memcmp(numbers.data(), before.data(), sizeof numbers), 0)
+          << static_cast<int>(number) << " " << static_cast<int>(op) << " from " << from << ", " << alone;
+    }
+  }
+}
+
+TEST(Numbers, stay_where_a_minimum_or_maximum_meets_nan) {
+  for (const Op op : {Op::min, Op::max}) {
+    expect_kept<float>(Number::float32, op);
+    expect_kept<double>(Number::float64, op);
+  }
 }
 
 // Threads add to overlapping numbers, in steps that begin at different places.

@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <new>
 #include <thread>
+#include <vector>
 
 #include "base/words.hpp"
 
@@ -94,6 +96,50 @@ TEST(Words, no_wake_is_lost_between_processes) {
     waitpid(child, &status, 0);
     ASSERT_TRUE(ours && WIFEXITED(status) && WEXITSTATUS(status) == 0);
   }
+}
+
+/// Two threads store numbers that rise. Behind each store and its fence, a thread loads what the other one has stored:
+/// of two such loads, one at least sees the other's store.
+void expect_fences_to_pair() {
+  constexpr int kLight = 1000000;
+  constexpr int kHeavy = 200000;
+  struct Side {
+    explicit Side(int most) : seen(static_cast<std::size_t>(most) + 1) {}
+    alignas(64) std::atomic<int> stored{0};
+    std::atomic<bool> begun{false};
+    std::vector<int> seen;
+  };
+  std::array<Side, 2> sides{Side(kLight), Side(kHeavy)};
+  std::atomic<bool> over{false};
+  const auto run = [&](Side& side, const Side& other, auto fence) {
+    side.begun = true;
+    while (!other.begun) std::this_thread::yield();
+    for (int number = 1; number < static_cast<int>(side.seen.size()) && !over.load(std::memory_order_relaxed);
+         ++number) {
+      side.stored.store(number, std::memory_order_relaxed);
+      fence();
+      side.seen[static_cast<std::size_t>(number)] = other.stored.load(std::memory_order_relaxed);
+    }
+  };
+  auto& [light, heavy] = sides;
+  std::thread other([&] { run(heavy, light, heavy_fence); });
+  run(light, heavy, light_fence);
+  over = true;
+  other.join();
+  for (int number = 1; number <= kLight; ++number) {
+    const int unseen = light.seen[static_cast<std::size_t>(number)] + 1;
+    if (unseen > heavy.stored) break;
+    ASSERT_GE(heavy.seen[static_cast<std::size_t>(unseen)], number) << unseen;
+  }
+}
+
+TEST(Words, a_light_fence_is_a_full_one_beside_a_heavy_one) {
+  constexpr int kTimes = 20;  // threads may run one after the other
+  prepare_fences();
+  for (int i = 0; i < kTimes; ++i) expect_fences_to_pair();
+  kernel_has_fences = false;
+  for (int i = 0; i < kTimes; ++i) expect_fences_to_pair();
+  prepare_fences();
 }
 
 TEST(Words, one_raise_wakes_everybody) {
