@@ -208,8 +208,8 @@ void PlanCore::check_stream(Stream stream) {
   if (device::of_gpu(stream)) {
     const device::StreamState now = state_of(stream);
     if (now.device != gpu_) {
-      throw misuse("the stream is of GPU " + std::to_string(now.device) + ", and the plan is used with streams of GPU " +
-                   std::to_string(gpu_));
+      throw misuse("the stream is of GPU " + std::to_string(now.device) +
+                   ", and the plan is used with streams of GPU " + std::to_string(gpu_));
     }
     update_capture(now.capture);
   }

@@ -349,7 +349,7 @@ TEST_P(Acquire, returns_the_slot_of_the_next_put) {
 template <class Acquired>
 void put_on_one_stream_and_acquire_on_another(Context& context, const Buffer& buffer, Acquired& end,
                                               void (Acquired::*put)(Stream), Order& first, Order& second) {
-  fill(buffer.bytes(), {0, kTag, 1});
+  fill(buffer.bytes(), {0, kTag, 2});
   std::promise<void> free;
   std::atomic<bool> passed{false};
   first.run([freed = free.get_future().share()] { freed.wait(); });
@@ -375,7 +375,8 @@ TEST_P(Acquire, of_another_stream_waits_for_the_put) {
       const Buffer buffer(context, one);
       if (context.rank() == 0) {
         Sender sender = context.sender(1, kTag, buffer.all());
-        sender.wait_connected();
+        sender.put(second.stream());  // a driver waits for its streams where a channel is used first
+        context.synchronize(second.stream());
         if (planned) {
           Plan plan = context.plan();
           plan.add(sender).commit(second.stream());
@@ -385,7 +386,9 @@ TEST_P(Acquire, of_another_stream_waits_for_the_put) {
         }
       } else {
         Receiver receiver = context.receiver(0, kTag, buffer.all());
-        EXPECT_EQ(difference(bytes_of(receiver.wait({})), {0, kTag, 1}), "");
+        receiver.wait({});
+        receiver.release({});
+        EXPECT_EQ(difference(bytes_of(receiver.wait({})), {0, kTag, 2}), "");
         receiver.release({});
       }
       board().meet(context);
