@@ -4,11 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <span>
 #include <thread>
@@ -96,7 +96,7 @@ void expect_kept(Number number, Op op) {
       } else {
         change_numbers(at, op, number, changes);
       }
-      EXPECT_EQ(std::memcmp(numbers.data(), before.data(), sizeof numbers), 0)
+      EXPECT_TRUE(std::ranges::equal(std::as_bytes(std::span(numbers)), std::as_bytes(std::span(before))))
           << static_cast<int>(number) << " " << static_cast<int>(op) << " from " << from << ", " << alone;
     }
   }
