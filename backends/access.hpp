@@ -3,6 +3,7 @@
 // posted by the engine when its bell was rung.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -189,14 +190,31 @@ class EngineAccess : public Access, public Posting {
       : Access(Fired::by_engine, text, bounds.counters != 0, this), Posting(watch, depth, 1),
         bounds_(std::move(bounds)), requests_(static_cast<std::size_t>(depth)) {}
 
-  /// Rises to the last epoch that was posted, or will not be. Its sleepers are those of `watch.done`.
-  base::Word sent;
+  // Words whose sleepers are those of `watch.done`.
+  base::Word sent;     ///< the last epoch that was posted, or will not be
+  base::Word counted;  ///< the last epoch whose count is known to be at the peer, of those whose counts are not awaited
+
+  /// The last epoch that has completed while its count may be on its way.
+  std::uint64_t uncounted() const noexcept { return uncounted_.value.load(std::memory_order_acquire); }
+  /// No count is on its way.
+  bool all_counted() const noexcept { return base::reached(counted, uncounted()); }
+  /// Lets `counted` rise to `uncounted()`, in turns to come. Returns whether there is nothing to wait for.
+  bool settle_counts() {
+    if (!all_counted()) ask_for_counts();
+    return all_counted();
+  }
 
   void enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) final;
   void reach_from(device::Driver&) final {}
   Held forget_peer() noexcept final { return {}; }
   Doorbell& bell() noexcept { return bell_; }
   bool awaited() const noexcept final { return bell_.awaited(); }
+
+ protected:
+  /// The access of this epoch, which completes, is counted by a message that nothing answers. One thread at a time.
+  void counts_unawaited(std::uint64_t epoch) noexcept {
+    uncounted_.value.store(std::max(uncounted(), epoch), std::memory_order_release);
+  }
 
  private:
   /// Starts to carry the request out. False: busy, to be called again next turn. Ends with `over`, now or in `poll`.
@@ -209,8 +227,10 @@ class EngineAccess : public Access, public Posting {
   }
   void left_out(std::uint64_t epoch) noexcept final;
   bool at_rest(std::size_t) override { return true; }
+  virtual void ask_for_counts() {}
 
   Bounds bounds_;
+  base::Word uncounted_;
   std::vector<Request> requests_;  // of the outstanding epochs: written before the ring, read after it
   Doorbell bell_;
 };

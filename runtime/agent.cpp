@@ -25,7 +25,7 @@ Handle open(AgentLine::Side side, const std::shared_ptr<const Services>& service
   if (replies) key.scope = "@replies:" + key.scope;  // apart: a rank may be the target and the owner
   key.role = sends ? Role::sender : Role::receiver;
   return open_line<Handle, Core>(services, line_opening(services, of, std::move(key), AgentLine::kDepth,
-                                                        replies ? AgentLine::kReply : AgentLine::kSlot));
+                                                        replies ? AgentLine::kMost : AgentLine::kSlot));
 }
 
 /// Bytes follow the message: those of a put, or numbers.
@@ -304,7 +304,7 @@ void Agent::carry_out(Served& one, const Slice& slot) {
   const std::size_t bytes = bytes_of(message);
   const std::size_t all = one.memory.size();
   std::size_t returned = 0;
-  if (message.offset <= all && bytes <= all - message.offset && bytes <= (get ? AgentLine::kReply : AgentLine::kMost)) {
+  if (message.offset <= all && bytes <= all - message.offset && bytes <= AgentLine::kMost) {
     if (!has_bytes(message.kind)) returned = bytes;
     std::byte* const local = returned == 0 ? slot.data() + sizeof message : line.out.acquire({}).data();
     std::byte* const there = one.memory.data() + message.offset;

@@ -52,9 +52,8 @@ struct AgentLine {
     bool last = true;  ///< of its request: it is replied to
   };
   static constexpr int kDepth = 16;
-  static constexpr std::size_t kMost = 4096;  ///< bytes of a put or an accumulate in one message
+  static constexpr std::size_t kMost = 4096;  ///< bytes of a put, a get or an accumulate in one message
   static constexpr std::size_t kSlot = sizeof(Message) + kMost;
-  static constexpr std::size_t kReply = 1024;  ///< bytes of a reply, at most: an old value, or what a get reads
 
   enum class Side : std::uint8_t { target, owner };
   /// `of`: the target, or the end that the owner has for it. `key`: the peer, and scope and tag of the messages.
@@ -74,7 +73,7 @@ class AgentClient {
 
   // On the lane. They return early if the target has failed. @throws Error of a channel
   /// Requests what is access `epoch` of the target: an atomic, whose old value is here after `collect`; a put; or a get
-  /// of no more than `kReply` bytes, which are here after `collect`.
+  /// of no more than `kMost` bytes, which are here after `collect`.
   void send(device::Lane lane, std::uint64_t epoch, const backends::Request& request);
   /// Waits for all replies.
   void collect(device::Lane lane, std::uint64_t epoch);

@@ -15,8 +15,7 @@ namespace sluice::runtime {
 class TargetCore::AccessPut final : public backends::Put {
  public:
   AccessPut(std::unique_ptr<backends::Access> access, const WindowFacts& facts)
-      : Put(access->fired_by), posted(access->posted), access_(std::move(access)), of_gpu_(facts.of_gpu),
-        gpu_(facts.gpu) {
+      : Put(access->fired_by), access_(std::move(access)), of_gpu_(facts.of_gpu), gpu_(facts.gpu) {
     if (!of_gpu_) {
       atomics_ = std::string("; atomics: by ") + (facts.by_agent   ? "a thread of the owner"
                                                   : facts.in_turns ? "the processors of one rank at a time"
@@ -29,8 +28,6 @@ class TargetCore::AccessPut final : public backends::Put {
   }
 
   AgentClient* client = nullptr;  ///< null: no atomic was sent to the agent
-  /// The accesses, if the engine posts them; else null.
-  backends::EngineAccess* const posted;
   /// Why kernels carry out no atomics in a window of a GPU's memory; empty: those of GPUs that map it do.
   const std::string& no_kernels() const noexcept { return no_kernels_; }
 
@@ -42,9 +39,10 @@ class TargetCore::AccessPut final : public backends::Put {
     if (of_gpu_ && access_->by_mapping != nullptr) look_at_kernels(driver, driver.current_device());
   }
   std::optional<backends::ByKernel> by_kernel(device::Driver*) override { return std::nullopt; }
-  bool landed(std::uint64_t) override { return true; }
+  /// With its count.
+  bool landed(std::uint64_t) override { return access_->posted == nullptr || access_->posted->settle_counts(); }
   /// Atomics of the agent have completed, too.
-  bool settled() override { return client == nullptr || client->all_replied(); }
+  bool settled() override { return landed(0) && (client == nullptr || client->all_replied()); }
   backends::Held forget_peer() noexcept override { return access_->forget_peer(); }
   bool disarmed(bool) override { return true; }
   std::string describe() const override {
@@ -99,8 +97,9 @@ std::unique_ptr<backends::Put> TargetCore::prepare(backends::Link& link, RemoteE
   if (maps_ != nullptr && maps_->offered().driver == nullptr) stores_ = maps_;
   if (maps_ != nullptr && facts_.in_turns) maps_->take_turns(services().rank);
   if (!facts_.by_agent) words_ = stores_;
-  posts_ = accesses->posted != nullptr;
-  if (posts_) services().engine.watch(*accesses->posted);
+  posted_ = accesses->access().posted;
+  posts_ = posted_ != nullptr;
+  if (posts_) services().engine.watch(*posted_);
   return accesses;
 }
 
@@ -126,7 +125,7 @@ std::shared_ptr<const detail::Block> TargetCore::mapped() {
 void TargetCore::stop_posting() noexcept {
   client_.reset();
   notices_.reset();
-  if (accesses_ != nullptr && accesses_->posted != nullptr) services().engine.forget(*accesses_->posted);
+  if (posts_) services().engine.forget(*posted_);
 }
 
 bool TargetCore::close_parts(base::Limit& limit) {
@@ -565,7 +564,7 @@ bool TargetCore::needs_agent(const backends::Request& request) const noexcept {
   if (request.atomic()) return facts_.by_agent;
   if (request.counter == kNone) return false;
   // The reply of the agent brings the bytes, and it has counted: a round trip less.
-  const bool short_get = request.kind == Kind::get && request.local.size() <= AgentLine::kReply;
+  const bool short_get = request.kind == Kind::get && request.local.size() <= AgentLine::kMost;
   return !accesses_->access().counts || (posts_ && facts_.by_agent && short_get);
 }
 
@@ -573,8 +572,8 @@ bool TargetCore::needs_agent(const backends::Request& request) const noexcept {
 void TargetCore::fire_by_agent(device::Lane lane, std::uint64_t epoch, backends::Request request) {
   backends::Request access{Kind::none, 0, {}};
   const std::size_t bytes = request.local.size();
-  if (request.gpus != nullptr || facts_.of_gpu || (request.kind == Kind::put && bytes > AgentLine::kMost) ||
-      (request.kind == Kind::get && bytes > AgentLine::kReply)) {
+  const bool moves = request.kind == Kind::put || request.kind == Kind::get;
+  if (request.gpus != nullptr || facts_.of_gpu || (moves && bytes > AgentLine::kMost)) {
     const std::uint32_t counter = std::exchange(request.counter, kNone);
     accesses_->access().enqueue(lane, epoch, request);
     await_turn(lane, epoch, request.kind, client_ == nullptr ? nullptr : client_->in_order());
@@ -599,8 +598,14 @@ void TargetCore::await_accesses(device::Lane lane, std::uint64_t epoch) {
 void TargetCore::await_turn(device::Lane lane, std::uint64_t epoch, Kind kind, const void* order) {
   const bool in_order = order != nullptr && kind == Kind::put && accesses_->access().in_order() == order;
   if (!in_order) return await_accesses(lane, epoch);
-  const base::Word& sent = accesses_->posted->sent;
-  device::wait(lane, {&sent, epoch, &done_parking, epoch, "wait to post an access"}, *this, helper());
+  device::wait(lane, {&posted_->sent, epoch, &done_parking, epoch, "wait to post an access"}, *this, helper());
+}
+
+/// Waits until the owner has the counts of all accesses that have completed.
+void TargetCore::await_counts(device::Lane lane, std::uint64_t epoch) {
+  if (!posts_ || posted_->settle_counts()) return;
+  device::wait(lane, {&posted_->counted, posted_->uncounted(), &done_parking, epoch, "wait for counts"}, *this,
+               helper());
 }
 
 template <class Work>
@@ -691,6 +696,7 @@ void TargetCore::flush(Stream stream, bool local) {
         auto& target = static_cast<TargetCore&>(*self);
         target.fail_if_stopped(lane);
         target.await_accesses(lane, last);
+        if (!local) target.await_counts(lane, last);
         AgentClient* const agent = target.agent_;
         if (agent != nullptr && !(local && agent->nothing_returns()))
           target.with_agent([&] { agent->collect(lane, last); });
@@ -703,8 +709,7 @@ void TargetCore::flush(Stream stream, bool local) {
 }
 
 void TargetCore::drain(base::Limit& limit) {
-  complete(limit);
-  if (!collect(limit)) not_drained();
+  if (!await_landed(complete(limit), limit) || !collect(limit)) not_drained();
   check();
 }
 

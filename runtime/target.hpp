@@ -139,7 +139,8 @@ class TargetCore final : public ChannelEnd {
   ReachedPieces::iterator new_piece(std::uint64_t offset);
   /// Nothing is under way, so that `flush` has nothing to do.
   bool idle() const noexcept {
-    return base::reached(done, epochs_.by_host()) && agent_.load(std::memory_order_acquire) == nullptr;
+    return base::reached(done, epochs_.by_host()) && agent_.load(std::memory_order_acquire) == nullptr &&
+           (!posts_ || posted_->all_counted());
   }
   /// The owner has detached the piece, and what was enqueued before has completed.
   bool is_left() const noexcept { return shut() && !failed() && passed(); }
@@ -177,6 +178,7 @@ class TargetCore final : public ChannelEnd {
   void with_agent(Work work) noexcept;
   void send(device::Lane lane, std::uint64_t epoch, const backends::Request& request);
   void await_accesses(device::Lane lane, std::uint64_t epoch);
+  void await_counts(device::Lane lane, std::uint64_t epoch);
   void await_turn(device::Lane lane, std::uint64_t epoch, Kind kind, const void* order);
   void check_atomics(Stream stream) const {
     if (connected() && facts_.of_gpu) [[unlikely]]
@@ -206,6 +208,7 @@ class TargetCore final : public ChannelEnd {
   const std::optional<Block> block_;
   std::uint64_t window_bytes_ = 0;
   AccessPut* accesses_ = nullptr;             // `put_`; set before `connected`
+  backends::EngineAccess* posted_ = nullptr;  // the same; null: the stream carries them out
   backends::MappedAccess* maps_ = nullptr;    // the same; null: not mapped here
   backends::MappedAccess* stores_ = nullptr;  // the same, if it is memory of the host
   backends::MappedAccess* words_ = nullptr;   // the same, if processors carry out the atomics

@@ -60,7 +60,7 @@ class RmaAccess final : public EngineAccess, private Mover {
                      station.provider + ": posted by the engine" + (offered.counters == 0 ? "" : kCounting)),
         Mover(station, there, watch, "a request"), route_(there.route(0)), rail_(*route_.rail),
         index_(offered.index), offered_{route_.from, route_.address, offered.spot},
-        depth_(static_cast<std::size_t>(depth)), flights_(depth_ + kPieces) {
+        depth_(static_cast<std::size_t>(depth)), flights_(depth_ + kPieces + 1) {
     if (!rail_.reads()) throw std::runtime_error(station.provider + " cannot read the memory of peers");
     const std::lock_guard lock(station.mutex);
     for (std::size_t i = 0; i < flights_.size(); ++i) {
@@ -123,8 +123,8 @@ class RmaAccess final : public EngineAccess, private Mover {
   bool post_pieces(const Request& request) {
     const std::size_t most = rail_.largest_message();
     while (request.local.size() - posted_ > most) {
-      const auto piece = std::find_if(pieces_begin(), flights_.end(), is_free);
-      if (piece == flights_.end() || start(*piece, request, {posted_, most}) == Posted::busy) return false;
+      const auto piece = std::find_if(pieces_begin(), pieces_end(), is_free);
+      if (piece == pieces_end() || start(*piece, request, {posted_, most}) == Posted::busy) return false;
       refused_.end();
       posted_ += most;
     }
@@ -134,7 +134,7 @@ class RmaAccess final : public EngineAccess, private Mover {
   /// `part`: of the bytes of the request. `number`: of the counter that the write raises.
   Posted start(Flight& flight, const Request& request, Range part, std::optional<std::uint64_t> number = {}) {
     if (part.bytes == 0 && !number) return Posted::over;
-    if (part.bytes == 0) return write_number(flight, *number);
+    if (part.bytes == 0) return write_number(flight, number, true);
     std::byte* const here = request.local.data() + part.offset;
     auto local = registration_of(request.local);
     void* const desc = local->desc();
@@ -150,21 +150,45 @@ class RmaAccess final : public EngineAccess, private Mover {
     return posted;
   }
 
-  Posted write_number(Flight& flight, std::uint64_t number) {
-    return rail_.flush({route_.from, route_.address, route_.flushes}, flight.operation, number);
+  Posted write_number(Flight& flight, std::optional<std::uint64_t> number, bool delivered) {
+    return rail_.write_unused({route_.from, route_.address, route_.flushes}, number, delivered, flight.operation);
   }
 
-  /// Counts the gets that have completed.
+  /// Counts the gets that have completed. Where writes are in order no count is answered, so that its owner goes on at
+  /// once: a flush answers for all.
   void post_counts() {
     if (suspicious() || lost()) return;  // the rest waits for the verdict too
-    std::erase_if(due_, [this](Flight* flight) {
+    const bool answered = !station_.manner.ordered;
+    std::erase_if(due_, [&](Flight* flight) {
       return attempt(count_refused_, route_, [&] {
-        if (write_number(*flight, *flight->count) == Posted::busy) return false;
+        const Posted posted = write_number(*flight, *flight->count, answered);
+        if (posted == Posted::busy) return false;
         flight->count.reset();
+        const std::uint64_t epoch = flight->operation.epoch;
+        if (!answered) counts_unawaited(epoch);
+        if (posted == Posted::over) over(epoch);
         return true;
       });
     });
   }
+
+  Flight& flush() noexcept { return flights_.back(); }
+  bool flush_is_due() const noexcept { return !base::reached(counted, asked_) && !flights_.back().operation.posted; }
+  void ask_for_counts() override {
+    const std::lock_guard lock(station_.mutex);
+    asked_ = uncounted();
+    station_.attend_to(*this);
+    post_flush();
+  }
+  void post_flush() {
+    if (!flush_is_due() || suspicious() || lost()) return;
+    attempt(count_refused_, route_, [&] {
+      flush().operation.epoch = uncounted();
+      return write_number(flush(), {}, true) != Posted::busy;
+    });
+  }
+  /// Counts up to this one have arrived, or nothing will be known of them.
+  void end_counts(std::uint64_t last) noexcept { base::raise(counted, last, watch_.done_parking); }
 
   /// A registration ends with its region, so the last one is not used for memory that the program has freed.
   std::shared_ptr<Registration> registration_of(std::span<std::byte> local) {
@@ -183,6 +207,7 @@ class RmaAccess final : public EngineAccess, private Mover {
       suspect(why);
       RmaPut::Rider::suspect(there_, operation, why);
     }
+    if (&flight == &flush() && !failed) end_counts(operation.epoch);
     if (operation.piece) return;  // the access ends with its last piece, or is left out
     if (!failed && (!flight.count || lost())) return over(operation.epoch);
     if (failed) {
@@ -198,17 +223,21 @@ class RmaAccess final : public EngineAccess, private Mover {
     if (gives_up()) {
       give_up([this](std::uint64_t epoch) { over(epoch); });
       leave_uncounted();
+      end_counts(uncounted());
       gave_up_ = true;
     }
     if (!watch_.failed()) {
       post_counts();
+      post_flush();
       judge();
       return !rests();
     }
     for (const std::uint64_t epoch : lost_) over(epoch);
     lost_.clear();
     leave_uncounted();
-    return false;
+    if (suspicious()) end_counts(uncounted());
+    post_flush();
+    return flush_is_due();
   }
 
   void leave_uncounted() {
@@ -224,7 +253,7 @@ class RmaAccess final : public EngineAccess, private Mover {
 
   bool rests() const override {
     if (lost() && !gave_up_) return false;
-    return due_.empty() && lost_.empty() && (!suspicious() || watch_.failed());
+    return due_.empty() && lost_.empty() && !flush_is_due() && (!suspicious() || watch_.failed());
   }
 
   /// Nothing waits for the operations under way any more: `each(epoch)`.
@@ -244,7 +273,8 @@ class RmaAccess final : public EngineAccess, private Mover {
   std::vector<Flight>::iterator pieces_begin() noexcept {
     return flights_.begin() + static_cast<std::ptrdiff_t>(depth_);
   }
-  bool no_piece_is_posted() { return std::all_of(pieces_begin(), flights_.end(), is_free); }
+  std::vector<Flight>::iterator pieces_end() noexcept { return flights_.end() - 1; }
+  bool no_piece_is_posted() { return std::all_of(pieces_begin(), pieces_end(), is_free); }
 
   bool uses(const Route& route) const noexcept override { return &route == &route_; }
   std::size_t bytes_under_way() const override {
@@ -263,14 +293,15 @@ class RmaAccess final : public EngineAccess, private Mover {
   Remote offered_;
   static constexpr std::size_t kPieces = 4;
   const std::size_t depth_;
-  std::vector<Flight> flights_;  // by epoch mod depth; then pieces of the access that is next, all but its last
+  std::vector<Flight> flights_;  // by epoch mod depth; pieces of the access that is next, all but its last; the flush
   std::size_t posted_ = 0;       // bytes of that access that are posted
   std::weak_ptr<Registration> last_;
   std::vector<std::uint64_t> lost_;  // epochs that have failed, and wait for the verdict
   std::vector<Flight*> due_;         // gets that have completed, and are to be counted
   Refusals refused_;
   Refusals count_refused_;
-  bool gave_up_ = false;  // nothing is under way any more, since the peer was lost
+  std::uint64_t asked_ = 0;  // the last count that a flush is to answer for
+  bool gave_up_ = false;     // nothing is under way any more, since the peer was lost
 };
 
 }  // namespace

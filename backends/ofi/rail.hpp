@@ -137,8 +137,10 @@ class Rail {
   Posted write(const Local& from, const Remote& to, std::optional<std::uint64_t> number, bool delivered,
                Operation& operation);
   /// Writes to unused bytes of the peer, and completes once that, and so all before it, has been delivered.
-  Posted flush(const Remote& to, Operation& operation, std::optional<std::uint64_t> number = {}) {
-    return write({flushes_->data, flushes_->bytes, flushes_->desc()}, to, number, true, operation);
+  Posted flush(const Remote& to, Operation& operation) { return write_unused(to, {}, true, operation); }
+  /// Like `write`, to unused bytes of the peer.
+  Posted write_unused(const Remote& to, std::optional<std::uint64_t> number, bool delivered, Operation& operation) {
+    return write({flushes_->data, flushes_->bytes, flushes_->desc()}, to, number, delivered, operation);
   }
   /// @throws std::runtime_error
   Posted read(std::byte* to, std::size_t bytes, void* desc, const Remote& from, Operation& operation);

@@ -43,8 +43,8 @@ TEST(AgentMessages, are_a_request_and_a_reply) {
   });
   expect_posts(one_question, "a counted put of 4 KiB",
                [](Target& target, const Slice& local) { target.put_notify({}, local.slice(0, 4096), 0, 0); });
-  expect_posts(one_question, "a counted get of 1 KiB",
-               [](Target& target, const Slice& local) { target.get_notify({}, local.slice(0, 1024), 0, 0); });
+  expect_posts(one_question, "a counted get of 4 KiB",
+               [](Target& target, const Slice& local) { target.get_notify({}, local.slice(0, 4096), 0, 0); });
   expect_posts(one_question, "notify", [](Target& target, const Slice&) { target.notify({}, 0); });
 }
 
@@ -68,8 +68,8 @@ TEST(AgentMessages, of_counted_accesses_are_none_where_they_name_their_counter) 
       {0, 1}, "a long counted get", [](Target& target, const Slice& local) { target.get_notify({}, local, 0, 0); },
       "numbered");
   expect_posts(
-      {2, 0}, "a counted get of 1 KiB",
-      [](Target& target, const Slice& local) { target.get_notify({}, local.slice(0, 1024), 0, 0); }, "numbered");
+      {2, 0}, "a counted get of 4 KiB",
+      [](Target& target, const Slice& local) { target.get_notify({}, local.slice(0, 4096), 0, 0); }, "numbered");
 }
 
 /// The access, and what tells the owner of it, are posted though nothing completes meanwhile.

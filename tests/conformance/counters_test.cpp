@@ -24,6 +24,11 @@ class Counters : public testing::TestWithParam<Case> {
     Side(Context& in, std::size_t window_bytes, std::size_t local_bytes)
         : WindowSide(in, GetParam(), window_bytes, local_bytes, kCounters) {}
 
+    /// Returns when the accesses of every rank are drained.
+    void meet_drained() {
+      target.drain();
+      board().meet(context);
+    }
     /// The owner's stream waits, and then calls `work()`.
     template <class Work>
     void after(std::uint32_t counter, std::uint64_t count, Work work) {
@@ -123,10 +128,10 @@ TEST_P(Counters, tell_that_bytes_were_read) {
   run_peers(GetParam().peers(), [](Context& context) {
     const std::uint64_t rounds = GetParam().times(40);
     const auto readers = static_cast<std::uint64_t>(context.size() - 1);
-    constexpr std::size_t kBytes = 3000;
+    constexpr std::size_t kBytes = 9000;
     Side side(context, kBytes, kBytes);
     for (std::uint64_t round = 1; round <= rounds; ++round) {
-      const std::size_t bytes = round % 2 == 0 ? 1024 : kBytes;  // of those that travel in the two ways
+      const std::size_t bytes = round % 2 == 0 ? 4096 : kBytes;  // of those that travel in the two ways
       if (context.rank() == 0) fill(side.memory.bytes().first(bytes), {0, kTag, round});
       board().meet(context);
       if (context.rank() == 0) {
@@ -198,15 +203,18 @@ TEST_P(Counters, are_up_to_date_once_the_owner_is_told) {
   run_peers(GetParam().peers(), [](Context& context) {
     const std::uint64_t rounds = GetParam().times(20);
     const auto peers = static_cast<std::uint64_t>(context.size() - 1);
-    Side side(context, kWord, kWord);
+    constexpr std::size_t kBytes = 8192;  // of a get that no reply brings
+    Side side(context, kBytes, kBytes);
     for (std::uint64_t round = 1; round <= rounds; ++round) {
       if (context.rank() != 0) {
         side.target.notify(side.stream(), 1);
-        side.target.put_notify(side.stream(), side.local.all(), 0, kLast);
+        side.target.put_notify(side.stream(), side.piece(0, kWord), 0, kLast);
+        for (int get = 0; get < 3; ++get) side.target.get_notify(side.stream(), side.local.all(), 0, 2);
       }
-      side.meet();
+      round % 2 == 0 ? side.meet() : side.meet_drained();
       if (context.rank() == 0) {
         EXPECT_EQ(side.window.count(1), round * peers);
+        EXPECT_EQ(side.window.count(2), 3 * round * peers);
         EXPECT_EQ(side.window.fetch_and_zero(kLast), peers);
       }
       board().meet(context);
