@@ -222,6 +222,30 @@ TEST_P(Counters, are_up_to_date_once_the_owner_is_told) {
   });
 }
 
+TEST_P(Counters, are_up_to_date_once_their_target_has_closed) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const std::uint64_t rounds = GetParam().times(10);
+    const auto peers = static_cast<std::uint64_t>(context.size() - 1);
+    constexpr std::size_t kBytes = 8192;  // of a get that no reply brings
+    Side side(context, kBytes, kBytes);
+    side.target.wait_connected();
+    for (std::uint64_t round = 1; round <= rounds; ++round) {
+      if (context.rank() != 0) {
+        Target target = context.target(0, kWindow);
+        for (int get = 0; get < 3; ++get) target.get_notify(side.stream(), side.local.all(), 0, 2);
+        target.flush_local(side.stream());
+        context.synchronize(side.stream());
+        target.close();
+      }
+      board().meet(context);
+      if (context.rank() == 0) {
+        EXPECT_EQ(side.window.count(2), 3 * round * peers);
+      }
+      board().meet(context);
+    }
+  });
+}
+
 TEST_P(Counters, are_each_waited_for_alone) {
   run_peers(GetParam().peers(), [](Context& context) {
     Side side(context, kWord, kWord);
