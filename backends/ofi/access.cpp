@@ -154,8 +154,8 @@ class RmaAccess final : public EngineAccess, private Mover {
     return rail_.write_unused({route_.from, route_.address, route_.flushes}, number, delivered, flight.operation);
   }
 
-  /// Counts the gets that have completed. Where writes are in order no count is answered, so that its owner goes on at
-  /// once: a flush answers for all.
+  /// Counts the gets that have completed. No count is answered where writes are in order: the owner's library would
+  /// answer before it shows the count. A flush answers for all.
   void post_counts() {
     if (suspicious() || lost()) return;  // the rest waits for the verdict too
     const bool answered = !station_.manner.ordered;
