@@ -25,8 +25,8 @@ bool PuttingOff::may() noexcept {
 
 void PuttingOff::left(Clock::duration late) noexcept {
   constexpr auto kSoon = std::chrono::microseconds(50);
-  constexpr auto kMessage = std::chrono::microseconds(4);  // what one costs, about
-  constexpr int kMostSaved = 250;                          // as much as the latest turn costs: 1 ms
+  constexpr auto kMessage = std::chrono::microseconds(2);  // what one costs, about
+  constexpr int kMostSaved = 500;                          // as much as the latest turn costs: 1 ms
   constexpr int kCreditsPerMessage = 16;
   if (late <= kSoon) {
     saved_ = std::min(saved_ + 1, kMostSaved);
