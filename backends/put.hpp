@@ -135,8 +135,11 @@ class MappedPut final : public StreamPut {
  private:
   /// False: it was refused, which has failed the watch.
   [[gnu::always_inline]] bool copy(device::Lane lane, std::byte* to, const std::byte* from, std::size_t bytes) {
-    if (bytes < base::CrossingCopy::kLeast || crossing_ == nullptr || lane.gpu != nullptr)
+    if (bytes < base::CrossingCopy::kLeast || crossing_ == nullptr || lane.gpu != nullptr) {
+      // A store in a queue of many has its line fetched late; a fetch goes past the queue.
+      if (bytes < base::CrossingCopy::kLeast && lane.gpu == nullptr) base::fetch_few_to_write(to, bytes);
       return copy_(lane, watch_, to, from, bytes);
+    }
     (*crossing_)(to, from, bytes);
     return true;
   }
@@ -154,9 +157,9 @@ class MappedPut final : public StreamPut {
   [[gnu::noinline]] void fetch_next(device::Lane lane, std::uint64_t epoch, Range part);
   void move_all(device::Lane lane, std::uint64_t first, std::uint64_t last) override;
 
-  // With more lines, the fetch takes as long as it saves. To look for a credit costs a line itself.
-  static constexpr std::size_t kLeastFetched = 256;
-  static constexpr std::size_t kLeastLookedFor = 2048;
+  // Of fewer lines the look for the credit costs more than the fetch saves; with more, the fetch takes as long as it
+  // saves.
+  static constexpr std::size_t kLeastFetched = 2048;
   static constexpr std::size_t kMostFetched = 8192;
 
   std::string how_;
