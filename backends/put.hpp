@@ -36,6 +36,8 @@ class StreamCopy {
       by_host(*lane.gpu, to, from, bytes);
       return true;
     }
+    // A store in a queue of many has its line fetched late; a fetch goes past the queue.
+    if (bytes < base::CrossingCopy::kLeast && lane.gpu == nullptr) base::fetch_few_to_write(to, bytes);
     return device::copy(lane, watch, to, from, bytes, gpus_, kernel_max_);
   }
   /// True if kernels can copy: those of the driver's GPUs; or those of the host (null), unless GPU memory is involved.
@@ -135,11 +137,8 @@ class MappedPut final : public StreamPut {
  private:
   /// False: it was refused, which has failed the watch.
   [[gnu::always_inline]] bool copy(device::Lane lane, std::byte* to, const std::byte* from, std::size_t bytes) {
-    if (bytes < base::CrossingCopy::kLeast || crossing_ == nullptr || lane.gpu != nullptr) {
-      // A store in a queue of many has its line fetched late; a fetch goes past the queue.
-      if (bytes < base::CrossingCopy::kLeast && lane.gpu == nullptr) base::fetch_few_to_write(to, bytes);
+    if (bytes < base::CrossingCopy::kLeast || crossing_ == nullptr || lane.gpu != nullptr)
       return copy_(lane, watch_, to, from, bytes);
-    }
     (*crossing_)(to, from, bytes);
     return true;
   }
