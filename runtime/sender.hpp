@@ -26,7 +26,7 @@ class SenderCore final : public runtime::ChannelEnd {
 
   // The verbs, on an end that is `bound_to` the stream.
   Slice acquire(Stream stream);
-  void put(Stream stream, backends::Range part);
+  [[gnu::always_inline]] inline void put(Stream stream, backends::Range part);
   /// A put on the lane of another end, of which this one is a part, and which reports failures in its place.
   void put_on(device::Lane lane) {
     const std::uint64_t epoch = begin();
