@@ -156,8 +156,8 @@ class MappedPut final : public StreamPut {
   [[gnu::noinline]] void fetch_next(device::Lane lane, std::uint64_t epoch, Range part);
   void move_all(device::Lane lane, std::uint64_t first, std::uint64_t last) override;
 
-  // Of fewer lines the look for the credit costs more than the fetch saves; with more, the fetch takes as long as it
-  // saves.
+  // The look for the credit costs a line, more than the fetch of a short slot saves. The fetch of a long one takes as
+  // long as it saves.
   static constexpr std::size_t kLeastFetched = 2048;
   static constexpr std::size_t kMostFetched = 8192;
 

@@ -53,7 +53,7 @@ extern constinit std::atomic<bool> can_fetch_to_write;
 }
 
 using FetchToWrite = void (*)(std::byte* at, std::size_t bytes) noexcept;
-/// The same for many lines.
+/// Begins to fetch many lines, like `fetch_few_to_write`.
 extern constinit std::atomic<FetchToWrite> fetch_to_write;
 
 /// The first and the last `Unit` of the bytes, which overlap if there are less than two. All is loaded before anything

@@ -272,7 +272,7 @@ void expect_a_round_takes(SystemCalls (*count)(int rounds), int rounds, std::uin
 
 /// Code for failures, mistakes and hangs costs nothing where there are none.
 TEST(Instructions, of_put_wait_and_release_grow_no_more) {
-  expect_a_round_takes([](int rounds) { return instructions_of(rounds); }, 20, 430);  // 395 with g++ 12
+  expect_a_round_takes([](int rounds) { return instructions_of(rounds); }, 20, 430);  // 383 with g++ 12
 }
 
 /// A line of the slot that comes when its store is the oldest comes late; a line that no put writes is taken from the
