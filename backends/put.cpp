@@ -85,7 +85,7 @@ std::string MappedPut::describe() const {
 }
 
 void MappedPut::fetch_next(device::Lane lane, std::uint64_t epoch, Range part) {
-  if (lane.gpu != nullptr || !copy_.on_host() || !watch_.next_has_credit(epoch, part.bytes >= kLeastLookedFor)) return;
+  if (lane.gpu != nullptr || !copy_.on_host() || !watch_.next_has_credit(epoch)) return;
   std::byte* const to = target_.at(epoch) + part.offset;
   if (part.bytes < base::CrossingCopy::kLeast)
     return base::fetch_to_write.load(std::memory_order_relaxed)(to, part.bytes);

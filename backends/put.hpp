@@ -36,6 +36,8 @@ class StreamCopy {
       by_host(*lane.gpu, to, from, bytes);
       return true;
     }
+    // A store in a queue of many has its line fetched late; a fetch goes past the queue.
+    if (bytes < base::CrossingCopy::kLeast && lane.gpu == nullptr) base::fetch_few_to_write(to, bytes);
     return device::copy(lane, watch, to, from, bytes, gpus_, kernel_max_);
   }
   /// True if kernels can copy: those of the driver's GPUs; or those of the host (null), unless GPU memory is involved.
@@ -154,9 +156,9 @@ class MappedPut final : public StreamPut {
   [[gnu::noinline]] void fetch_next(device::Lane lane, std::uint64_t epoch, Range part);
   void move_all(device::Lane lane, std::uint64_t first, std::uint64_t last) override;
 
-  // With more lines, the fetch takes as long as it saves. To look for a credit costs a line itself.
-  static constexpr std::size_t kLeastFetched = 256;
-  static constexpr std::size_t kLeastLookedFor = 2048;
+  // The look for the credit costs a line, more than the fetch of a short slot saves. The fetch of a long one takes as
+  // long as it saves.
+  static constexpr std::size_t kLeastFetched = 2048;
   static constexpr std::size_t kMostFetched = 8192;
 
   std::string how_;

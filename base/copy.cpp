@@ -188,19 +188,9 @@ LongCopy best_here() noexcept { return copy_128; }
 
 #endif
 
-/// Without the attribute the compiler fetches lines for reading, and a write to such a line waits as long as to any
-/// other.
-#if defined(__x86_64__)
-[[gnu::target("prfchw")]]
-#endif
-void fetch_lines_to_write(std::byte* at, std::size_t bytes) noexcept {
-  constexpr std::size_t kLine = 64;
-  for (std::size_t line = 0; line < bytes; line += kLine) __builtin_prefetch(at + line, 1);
-}
+void fetch_lines_to_write(std::byte* at, std::size_t bytes) noexcept { fetch_few_to_write(at, bytes); }
 
-void fetch_nothing(std::byte*, std::size_t) noexcept {}
-
-bool can_fetch_to_write() noexcept {
+bool has_prefetchw() noexcept {
 #if defined(__x86_64__)
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(0x80000001, &a, &b, &c, &d) != 0 && (c & bit_PRFCHW) != 0;
@@ -209,16 +199,14 @@ bool can_fetch_to_write() noexcept {
 #endif
 }
 
-const bool g_chosen = (copy_long.store(best_here()), fetch_to_write.store(way_to_fetch(can_fetch_to_write())), true);
+const bool g_chosen = (copy_long.store(best_here()), can_fetch_to_write.store(has_prefetchw()), true);
 
 }  // namespace
 
-/// Intel's first 64-bit processors raise SIGILL at `prefetchw` (a Pentium D: github.com/dlang/dmd/pull/6266).
-FetchToWrite way_to_fetch(bool has_prefetchw) noexcept { return has_prefetchw ? fetch_lines_to_write : fetch_nothing; }
-
 // Until the program has been loaded.
 constinit std::atomic<LongCopy> copy_long{copy_128};
-constinit std::atomic<FetchToWrite> fetch_to_write{fetch_nothing};
+constinit std::atomic<bool> can_fetch_to_write{false};
+constinit std::atomic<FetchToWrite> fetch_to_write{fetch_lines_to_write};
 
 void prepare_copies(std::size_t past_cache_from, bool choose) {
   nontemporal_min.store(past_cache_from);

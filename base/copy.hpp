@@ -36,12 +36,25 @@ using LongCopy = void (*)(std::byte* to, const std::byte* from, std::size_t byte
 /// Copies more than 32 bytes, as is best on this processor.
 extern constinit std::atomic<LongCopy> copy_long;
 
-using FetchToWrite = void (*)(std::byte* at, std::size_t bytes) noexcept;
+/// The processor can. Intel's first 64-bit processors raise SIGILL at `prefetchw` (a Pentium D:
+/// github.com/dlang/dmd/pull/6266).
+extern constinit std::atomic<bool> can_fetch_to_write;
 /// Begins to fetch the lines of memory that this core will write soon, and does not wait for them. Cores that have read
-/// them lose them.
+/// them lose them. For few lines, which take less time than a call.
+[[gnu::always_inline]] inline void fetch_few_to_write(std::byte* at, std::size_t bytes) noexcept {
+  constexpr std::size_t kLine = 64;
+  if (!can_fetch_to_write.load(std::memory_order_relaxed)) return;
+#if defined(__x86_64__)
+  // The compiler uses the instruction only in functions with its attribute, which are not inlined.
+  for (std::size_t line = 0; line < bytes; line += kLine) asm volatile("prefetchw %0" : : "m"(at[line]));
+#else
+  for (std::size_t line = 0; line < bytes; line += kLine) __builtin_prefetch(at + line, 1);
+#endif
+}
+
+using FetchToWrite = void (*)(std::byte* at, std::size_t bytes) noexcept;
+/// Begins to fetch many lines, like `fetch_few_to_write`.
 extern constinit std::atomic<FetchToWrite> fetch_to_write;
-/// Returns the function that fetches lines by `prefetchw`, or one that fetches nothing.
-FetchToWrite way_to_fetch(bool has_prefetchw) noexcept;
 
 /// The first and the last `Unit` of the bytes, which overlap if there are less than two. All is loaded before anything
 /// is stored (see copy.cpp).

@@ -95,9 +95,8 @@ class Watch {
   /// A thread waits for `epoch` of this end, and may do a part of the work that it waits for.
   virtual void assist(std::uint64_t /*epoch*/) noexcept {}
 
-  /// On the lane: the put of `epoch`, the next one, would not wait for credit. `looks`: the word is loaded, unless that
-  /// is known.
-  virtual bool next_has_credit(std::uint64_t /*epoch*/, bool /*looks*/) noexcept { return false; }
+  /// On the lane: the put of `epoch`, the next one, would not wait for credit. Loads the word, unless that is known.
+  virtual bool next_has_credit(std::uint64_t /*epoch*/) noexcept { return false; }
 
   /// Count of this end's completed puts: the source may be overwritten, and the signal is raised (or never will be).
   base::Word& done = progress_.word;

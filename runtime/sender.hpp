@@ -26,7 +26,7 @@ class SenderCore final : public runtime::ChannelEnd {
 
   // The verbs, on an end that is `bound_to` the stream.
   Slice acquire(Stream stream);
-  void put(Stream stream, backends::Range part);
+  [[gnu::always_inline]] inline void put(Stream stream, backends::Range part);
   /// A put on the lane of another end, of which this one is a part, and which reports failures in its place.
   void put_on(device::Lane lane) {
     const std::uint64_t epoch = begin();
@@ -116,10 +116,10 @@ class SenderCore final : public runtime::ChannelEnd {
   base::Clock::duration waited(const device::Wait& wait, base::Clock::duration so_far, Timeout limit,
                                base::WaitNote& note) noexcept override;
 
-  bool next_has_credit(std::uint64_t epoch, bool looks) noexcept override {
+  bool next_has_credit(std::uint64_t epoch) noexcept override {
     const std::uint64_t depth = peer_depth_.load(std::memory_order_relaxed);
     if (depth == 1) return false;  // it cannot have, and the look costs a line
-    return epoch <= credit_seen_ + depth || (looks && look_for_credit(epoch - depth));
+    return epoch <= credit_seen_ + depth || look_for_credit(epoch - depth);
   }
   bool passed() const noexcept override { return written(); }
   void refuse_enqueued() override;

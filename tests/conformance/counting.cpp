@@ -191,15 +191,25 @@ class Tracer {
     const long word = ::ptrace(PTRACE_PEEKTEXT, child_, registers.rip, nullptr);
     std::memcpy(bytes.data(), &word, sizeof word);
     calls_.locked += is_locked(bytes) ? 1 : 0;
+    calls_.fetches += is_fetch(bytes) ? 1 : 0;
   }
   /// A lock prefix (F0), xchg with memory (86, 87), or mfence (0F AE F0). Intel's Software Developer's Manual,
   /// volume 2.
   static bool is_locked(const std::array<std::uint8_t, sizeof(long)>& bytes) {
+    const std::size_t at = behind_prefixes(bytes);
+    const bool exchanges = (bytes[at] == 0x86 || bytes[at] == 0x87) && bytes[at + 1] >> 6 != 3;
+    return bytes[at] == 0xF0 || exchanges || (bytes[at] == 0x0F && bytes[at + 1] == 0xAE && bytes[at + 2] == 0xF0);
+  }
+  /// `prefetchw` is 0F 0D /1.
+  static bool is_fetch(const std::array<std::uint8_t, sizeof(long)>& bytes) {
+    const std::size_t at = behind_prefixes(bytes);
+    return bytes[at] == 0x0F && bytes[at + 1] == 0x0D && (bytes[at + 2] >> 3) % 8 == 1;
+  }
+  static std::size_t behind_prefixes(const std::array<std::uint8_t, sizeof(long)>& bytes) {
     std::size_t at = 0;
     for (; at < 4 && (bytes[at] == 0x66 || bytes[at] == 0xF2 || bytes[at] == 0xF3 || bytes[at] >> 4 == 4); ++at) {
     }
-    const bool exchanges = (bytes[at] == 0x86 || bytes[at] == 0x87) && bytes[at + 1] >> 6 != 3;
-    return bytes[at] == 0xF0 || exchanges || (bytes[at] == 0x0F && bytes[at + 1] == 0xAE && bytes[at + 2] == 0xF0);
+    return at;
   }
   void set_debug_register(std::size_t which, std::uint64_t value) {
     const auto at = offsetof(user, u_debugreg) + which * sizeof(user::u_debugreg[0]);

@@ -26,6 +26,7 @@ struct SystemCalls {
   long first = -1;  ///< the number of the first of them
   std::uint64_t instructions = 0;
   std::uint64_t locked = 0;                 ///< of these, atomic read-modify-writes and full fences; only on x86-64
+  std::uint64_t fetches = 0;                ///< of these, `prefetchw`; only on x86-64
   std::array<std::uint64_t, 2> accesses{};  ///< of the watched words
   int exit_code = 0;                        ///< of the child
   std::string why_not;                      ///< not empty: they could not be counted here

@@ -98,12 +98,4 @@ TEST_F(Copies, past_the_cache_are_exact) {
   }
 }
 
-TEST(Fetches, use_no_instruction_that_the_processor_lacks) {
-  using sluice::base::way_to_fetch;
-  EXPECT_NE(way_to_fetch(false), way_to_fetch(true));
-  std::vector<std::byte> lines(200, std::byte{1});
-  way_to_fetch(false)(lines.data(), lines.size());
-  EXPECT_EQ(lines, std::vector<std::byte>(200, std::byte{1}));
-}
-
 }  // namespace
