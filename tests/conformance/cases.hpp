@@ -207,6 +207,9 @@ inline void expect_reported(Context& context, Code code) {
   });
 }
 
+/// Memory of this process that the kernel has given it pages for. Of a build with a sanitizer it tells little.
+long resident_kib();
+
 /// Holds for `time` that nothing changes: what must never happen does not happen in that time either.
 template <class F>
 void expect_for(std::chrono::milliseconds time, F holds) {

@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "device/host_stream.hpp"
 #include "tests/conformance/cases.hpp"
 
 namespace {
@@ -40,25 +41,52 @@ TEST(HostStreams, run_callables_in_one_thread_of_their_own) {
   });
 }
 
+void expect_that_a_full_queue_blocks(int capacity, int run_before) {
+  HostStream stream({.capacity = static_cast<std::size_t>(capacity)});
+  std::atomic<bool> go{false};
+  std::atomic<int> enqueued{0};
+  for (int i = 0; i < run_before; ++i) stream.run([] {});
+  stream.synchronize();
+  stream.run([&] {
+    while (!go.load()) std::this_thread::yield();
+  });
+  std::thread producer([&] {
+    for (int i = 0; i < 2 * capacity; ++i) {
+      stream.run([] {});
+      enqueued.fetch_add(1);
+    }
+  });
+  while (enqueued.load() < capacity - 1) std::this_thread::yield();
+  expect_for(50ms, [&] { return enqueued.load() <= capacity; });
+  go.store(true);
+  producer.join();
+  stream.synchronize();
+  EXPECT_EQ(enqueued.load(), 2 * capacity);
+}
+
 TEST(HostStreams, a_full_queue_blocks_who_enqueues) {
   run_peers(alone(), [](Context&) {
-    HostStream stream({.capacity = 8});
-    std::atomic<bool> go{false};
-    std::atomic<int> enqueued{0};
-    stream.run([&] {
-      while (!go.load()) std::this_thread::yield();
-    });
-    std::thread producer([&] {
-      for (int i = 0; i < 100; ++i) {
-        stream.run([] {});
-        enqueued.fetch_add(1);
-      }
-    });
-    expect_for(50ms, [&] { return enqueued.load() <= 8; });
-    go.store(true);
-    producer.join();
-    stream.synchronize();
-    EXPECT_EQ(enqueued.load(), 100);
+    expect_that_a_full_queue_blocks(8, 0);
+    expect_that_a_full_queue_blocks(128, 100);  // which has gone on with its first cells
+  });
+}
+
+/// All cells of a ring would fit in no cache.
+TEST(HostStreams, with_few_items_at_a_time_use_few_cells) {
+  run_peers(alone(), [](Context&) {
+    constexpr int kCells = 1 << 18;
+    HostStream stream({.capacity = kCells});
+    auto* const impl = static_cast<HostStream::Impl*>(Stream::host(stream).handle());
+    int ran = 0;
+    const long before = resident_kib();
+    for (int i = 0; i < kCells; i += 4) {
+      for (int item = 0; item < 4; ++item) impl->enqueue([&ran] { ++ran; });
+      stream.synchronize();
+    }
+    EXPECT_EQ(ran, kCells);
+    if (!kSanitized) {
+      EXPECT_LE(resident_kib() - before, 4096);  // of the 24 MiB of all cells
+    }
   });
 }
 
@@ -78,29 +106,36 @@ TEST(HostStreams, enqueueing_from_inside_never_blocks) {
   });
 }
 
+/// Each thread waits after every `at_once` items, so that the queue is empty now and then.
+void expect_items_of_threads_in_order(std::size_t capacity, int at_once) {
+  HostStream stream({.capacity = capacity});
+  constexpr int kThreads = 4;
+  constexpr int kEach = 2000;
+  std::array<int, kThreads> last{};
+  bool in_order = true;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 1; i <= kEach; ++i) {
+        stream.run([&, t, i] {
+          int& mine = last.at(static_cast<std::size_t>(t));
+          in_order = in_order && mine == i - 1;
+          mine = i;
+        });
+        if (i % at_once == 0) stream.synchronize();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  stream.synchronize();
+  EXPECT_TRUE(in_order);
+  for (const int count : last) EXPECT_EQ(count, kEach);
+}
+
 TEST(HostStreams, any_thread_may_enqueue) {
   run_peers(alone(), [](Context&) {
-    HostStream stream({.capacity = 16});
-    constexpr int kThreads = 4;
-    constexpr int kEach = 2000;
-    std::array<int, kThreads> last{};
-    bool in_order = true;
-    std::vector<std::thread> threads;
-    for (int t = 0; t < kThreads; ++t) {
-      threads.emplace_back([&, t] {
-        for (int i = 1; i <= kEach; ++i) {
-          stream.run([&, t, i] {
-            int& mine = last.at(static_cast<std::size_t>(t));
-            in_order = in_order && mine == i - 1;
-            mine = i;
-          });
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    stream.synchronize();
-    EXPECT_TRUE(in_order);
-    for (const int count : last) EXPECT_EQ(count, kEach);
+    expect_items_of_threads_in_order(16, 2000);
+    expect_items_of_threads_in_order(256, 30);
   });
 }
 
