@@ -273,14 +273,6 @@ void HostStream::Impl::run(Work& work, Whose whose) noexcept {
   perform(work);
 }
 
-void HostStream::Impl::perform(Work& work) noexcept {
-  try {
-    work();
-  } catch (...) {
-    stop(std::current_exception());
-  }
-}
-
 void HostStream::Impl::parked_at(base::Parking* parking) noexcept {
   const std::lock_guard lock(mutex_);
   parked_at_ = parking;

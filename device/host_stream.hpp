@@ -46,6 +46,21 @@ struct HostStream::Impl {
     append(item, Whose::own);
   }
 
+  /// Runs the library's work in the calling thread if everything before it has run, `is_brief()`, and the stream's
+  /// thread dozes, so that a host would run it later anyway. Returns false if it has not run. `is_brief` is called in
+  /// the order of the stream, and returns whether the work is short and waits for nothing.
+  template <class IsBrief, class F>
+  bool run_now(IsBrief is_brief, F work) {
+    const bool may = state_.load(std::memory_order_relaxed) == State::dozing && is_empty() && !base::races::kOn;
+    if (!may || !take_over()) return false;
+    const RunsHere here(*this);
+    if (!is_empty() || !late_.empty() || !is_brief()) return false;
+    const base::trace::OnTrack track(track_);
+    perform(work);
+    count_caught_up();
+    return true;
+  }
+
   /// What ended the work of the stream.
   struct Stop {
     device::SharedFailure failure;
@@ -95,7 +110,8 @@ struct HostStream::Impl {
   enum class State : std::uint8_t { awake, dozing, asleep };
   static constexpr std::uint32_t kEnoughToDoze = 4;
 
-  /// One place of the ring, for the positions that are equal modulo the number of cells. Zeroed memory is an empty ring.
+  /// One place of the ring, for all positions that are equal modulo the number of cells. Zeroed memory is an empty
+  /// ring.
   struct Cell {
     std::uint64_t filled;  ///< one more than the last position whose item was put here
     Whose whose;
@@ -143,7 +159,40 @@ struct HostStream::Impl {
   bool run_next(Whose most) noexcept;
   bool run_late(Whose most) noexcept;
   void run(Work& work, Whose whose) noexcept;
-  void perform(Work& work) noexcept;
+  template <class F>
+  void perform(F& work) noexcept {
+    try {
+      work();
+    } catch (...) {
+      stop(std::current_exception());
+    }
+  }
+
+  /// The calling thread, which has taken the stream over, runs it as long as this lives.
+  class RunsHere {
+   public:
+    explicit RunsHere(Impl& stream) noexcept : stream_(stream), outer_(std::exchange(current, &stream)) {}
+    RunsHere(const RunsHere&) = delete;
+    RunsHere& operator=(const RunsHere&) = delete;
+    ~RunsHere() {
+      current = outer_;
+      stream_.hand_back();
+      // Work that was enqueued meanwhile is for the stream's thread, which sleeps if it has found the stream taken.
+      base::light_fence();
+      if (stream_.state_.load(std::memory_order_relaxed) == State::asleep && stream_.has_work()) stream_.wake_up();
+    }
+
+   private:
+    Impl& stream_;
+    Impl* const outer_;
+  };
+  /// Every position of the ring that was claimed has run.
+  bool is_empty() const noexcept {
+    return head_.load(std::memory_order_relaxed) == tail_.load(std::memory_order_relaxed);
+  }
+  void count_caught_up() noexcept {
+    caught_up_.store(caught_up_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
 
   // The stream's own thread.
   void start_thread(int cpu);
@@ -168,7 +217,7 @@ struct HostStream::Impl {
   Stop wait_for_marker(Timeout timeout);
   void enqueue_marker(const std::shared_ptr<Marker>& marker);
   bool pass(const std::shared_ptr<Marker>& marker, base::Limit& limit);
-  Stop go_on() noexcept;
+  void go_on(Stop& stopped_by) noexcept;
   /// Sleeps until `reached()`. @throws Error if the stream ends, or has waited for its timeout
   template <class Reached>
   void await_other(base::Parking& parking, Reached reached);

@@ -207,7 +207,7 @@ inline void expect_reported(Context& context, Code code) {
   });
 }
 
-/// Memory of this process that the kernel has given it pages for. Of a build with a sanitizer it tells little.
+/// The resident memory of this process. A sanitizer keeps memory that was freed.
 long resident_kib();
 
 /// Holds for `time` that nothing changes: what must never happen does not happen in that time either.

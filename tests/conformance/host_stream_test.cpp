@@ -72,15 +72,155 @@ TEST(HostStreams, a_full_queue_blocks_who_enqueues) {
 }
 
 /// All cells of a ring would fit in no cache.
+HostStream::Impl& impl_of(HostStream& stream) { return *static_cast<HostStream::Impl*>(Stream::host(stream).handle()); }
+
+/// Until the stream's thread leaves its work to hosts that synchronize. With ThreadSanitizer it never does.
+void make_doze(HostStream& stream) {
+  HostStream::Impl& impl = impl_of(stream);
+  const auto dozes = [&] { return impl.run_now([] { return true; }, [] {}); };
+  while (!dozes() && !base::races::kOn) {
+    impl.enqueue([] {});
+    stream.synchronize();
+  }
+}
+
+/// A rank's channel to itself, of one slot.
+struct Loop {
+  explicit Loop(Context& context, Tag tag = kTag, std::size_t bytes = 8)
+      : memory(context.allocate(2 * bytes)), receiver(context.receiver(0, tag, memory.all().slice(0, bytes))),
+        sender(context.sender(0, tag, memory.all().slice(bytes, bytes))) {
+    sender.wait_connected();
+    receiver.wait_connected();
+  }
+  Memory memory;
+  Receiver receiver;
+  Sender sender;
+};
+
+TEST(HostStreams, run_a_put_in_the_call_only_behind_all_that_was_enqueued) {
+  run_peers(alone(), [](Context& context) {
+    Loop loop(context);
+    HostStream other;
+    HostStream stream;
+    for (int round = 0; round < 20; ++round) {
+      std::atomic<bool> goes_on{false};
+      other.run([&] {
+        while (!goes_on.load()) std::this_thread::yield();
+      });
+      const HostEvent passed = other.record();
+      make_doze(stream);
+      stream.wait(passed);
+      loop.sender.put(Stream::host(stream));
+      EXPECT_FALSE(loop.receiver.test());
+      goes_on.store(true);
+      stream.synchronize();
+      EXPECT_TRUE(loop.receiver.test());
+      make_doze(stream);
+      loop.receiver.release(Stream::host(stream));
+      stream.synchronize();
+    }
+  });
+}
+
+TEST(HostStreams, run_a_put_in_the_call_if_hosts_run_all) {
+  if (base::races::kOn) return;  // the call would be ordered with what the stream does
+  run_peers(alone(), [](Context& context) {
+    Loop loop(context);
+    HostStream stream;
+    int at_once = 0;  // not always: the stream's thread may look at the queue at that moment
+    for (int round = 0; round < 20; ++round) {
+      make_doze(stream);
+      loop.sender.put(Stream::host(stream));
+      const bool is_here = loop.receiver.test().has_value();
+      at_once += is_here ? 1 : 0;
+      EXPECT_TRUE(is_here || loop.receiver.wait_for(kForever));
+      loop.receiver.release(Stream::host(stream));
+      stream.synchronize();
+    }
+    EXPECT_GT(at_once, 0);
+  });
+}
+
+TEST(HostStreams, never_wait_in_a_put) {
+  run_peers(alone(), [](Context& context) {
+    Loop loop(context);
+    HostStream stream;
+    make_doze(stream);
+    loop.sender.put(Stream::host(stream));
+    make_doze(stream);
+    loop.sender.put(Stream::host(stream));  // without credit
+    for (int put = 0; put < 2; ++put) {
+      EXPECT_TRUE(loop.receiver.wait_for(kForever));
+      loop.receiver.release({});
+    }
+    stream.synchronize();
+  });
+}
+
+TEST(HostStreams, know_whose_callable_puts_on_another_stream) {
+  run_peers(alone(), [](Context& context) {
+    Loop loop(context);
+    HostStream stream;
+    HostStream other;
+    std::atomic<bool> refused{false};
+    stream.run([&] {
+      make_doze(other);
+      loop.sender.put(Stream::host(other));
+      try {
+        stream.synchronize();
+      } catch (const Error& error) {
+        refused.store(error.code() == Code::misuse);
+      }
+    });
+    stream.synchronize();
+    EXPECT_TRUE(refused.load());
+    other.synchronize();
+    EXPECT_TRUE(loop.receiver.test());
+    loop.receiver.release({});
+  });
+}
+
+/// Two threads enqueue and synchronize at the same time, and a third one relies on the stream's thread.
+TEST(HostStreams, are_run_by_several_threads_in_turn) {
+  constexpr int kSteps = kSanitized ? 200 : 1000;
+  run_peers(alone(), [](Context& context) {
+    HostStream stream;
+    std::array<Loop, 2> loops{Loop(context, kTag), Loop(context, kTag + 1)};
+    std::vector<std::thread> threads;
+    for (Loop& loop : loops) {
+      threads.emplace_back([&] {
+        const Stream lane = Stream::host(stream);
+        for (std::uint64_t step = 1; step <= kSteps; ++step) {
+          const Slice source = loop.sender.acquire(lane);
+          source.as<std::uint64_t>().front() = step;
+          loop.sender.put(lane);
+          const Slice arrived = loop.receiver.wait(lane);
+          stream.synchronize();
+          ASSERT_EQ(arrived.as<std::uint64_t>().front(), step);
+          loop.receiver.release(lane);
+          stream.synchronize();
+        }
+      });
+    }
+    threads.emplace_back([&] {
+      for (int i = 0; i < kSteps / 10; ++i) {
+        std::atomic<bool> ran{false};
+        stream.run([&] { ran.store(true); });
+        while (!ran.load()) std::this_thread::yield();
+      }
+    });
+    for (std::thread& thread : threads) thread.join();
+  });
+}
+
 TEST(HostStreams, with_few_items_at_a_time_use_few_cells) {
   run_peers(alone(), [](Context&) {
     constexpr int kCells = 1 << 18;
     HostStream stream({.capacity = kCells});
-    auto* const impl = static_cast<HostStream::Impl*>(Stream::host(stream).handle());
     int ran = 0;
     const long before = resident_kib();
     for (int i = 0; i < kCells; i += 4) {
-      for (int item = 0; item < 4; ++item) impl->enqueue([&ran] { ++ran; });
+      for (int item = 0; item < 4; ++item) impl_of(stream).enqueue([&ran] { ++ran; });
       stream.synchronize();
     }
     EXPECT_EQ(ran, kCells);
