@@ -133,6 +133,8 @@ class MappedPut final : public StreamPut {
   }
   std::optional<ByKernel> by_kernel(device::Driver* driver) override;
   std::string describe() const override;
+  /// No GPU's driver takes part in a put from the host.
+  bool by_host() const noexcept { return copy_.on_host(); }
 
  private:
   /// False: it was refused, which has failed the watch.

@@ -45,7 +45,6 @@ HostStream::Impl::Impl(Options options)
     : timeout_(options.timeout), stops_(options.stop_after_failure), name_(named(options.name)) {
   const std::size_t capacity = checked_capacity(options.capacity, sizeof(Cell));
   mask_ = capacity - 1;
-  lap_shift_ = std::countr_zero(capacity);
   // Fresh pages are zero, which is a valid empty ring, and are mapped at first touch, so that a large queue costs
   // nothing.
   void* memory =
@@ -208,15 +207,19 @@ void HostStream::Impl::fill(std::uint64_t position, Work& work, Whose whose) noe
   to.whose = whose;
   to.item.enqueued();
   ::new (to.work) Work(std::move(work));
-  turn(to).store(free_turn(position) + 1, std::memory_order_release);
+  filled(to).store(position + 1, std::memory_order_release);
 }
 
-bool HostStream::Impl::is_free(std::uint64_t position) const noexcept {
-  return turn(cell(position)).load(std::memory_order_acquire) == free_turn(position);
+/// The items of all earlier positions of its cell have run. `position` is claimed, or the next one.
+bool HostStream::Impl::is_free(std::uint64_t position) noexcept {
+  if (position - known_head_.load(std::memory_order_acquire) <= mask_) return true;
+  const auto head = head_.load(std::memory_order_acquire);
+  known_head_.store(head, std::memory_order_release);
+  return position - head <= mask_;
 }
 
 bool HostStream::Impl::is_full(std::uint64_t position) const noexcept {
-  return turn(cell(position)).load(std::memory_order_acquire) == free_turn(position) + 1;
+  return filled(cell(position)).load(std::memory_order_acquire) == position + 1;
 }
 
 // ---- Running, by the one thread that has taken the stream.
@@ -232,10 +235,19 @@ bool HostStream::Impl::run_next(Whose most) noexcept {
     run(work(next), next.whose);
   }
   work(next).~Work();
-  turn(next).store(free_turn(head) + 2, std::memory_order_release);
   head_.store(head + 1, std::memory_order_release);
   if ((head + 1) % batch() == 0) room_.wake();
   return true;
+}
+
+/// Skips the positions of the cells behind. With ThreadSanitizer cells are reused as late as possible: their reuse
+/// orders threads, which hides races.
+void HostStream::Impl::rewind() noexcept {
+  auto head = head_.load(std::memory_order_relaxed);
+  const std::uint64_t next = (head | mask_) + 1;
+  if (base::races::kOn || tail_.load(std::memory_order_relaxed) != head) return;
+  if (tail_.compare_exchange_strong(head, next, std::memory_order_relaxed))
+    head_.store(next, std::memory_order_release);
 }
 
 bool HostStream::Impl::run_late(Whose most) noexcept {
@@ -259,14 +271,6 @@ void HostStream::Impl::run(Work& work, Whose whose) noexcept {
   if (whose == Whose::own) return perform(work);
   const base::trace::Span slice("callable");
   perform(work);
-}
-
-void HostStream::Impl::perform(Work& work) noexcept {
-  try {
-    work();
-  } catch (...) {
-    stop(std::current_exception());
-  }
 }
 
 void HostStream::Impl::parked_at(base::Parking* parking) noexcept {

@@ -53,10 +53,9 @@ void HostStream::Impl::met(const SharedFailure& failure, bool waits) noexcept {
 }
 
 /// In the order of the stream: work behind this runs again.
-HostStream::Impl::Stop HostStream::Impl::go_on() noexcept {
+void HostStream::Impl::go_on(Stop& stopped_by) noexcept {
   failed_.store(false, std::memory_order_relaxed);
-  if (stop_.failure == nullptr) return {};  // no move of a string for each step that is synchronised
-  return std::exchange(stop_, {});
+  if (stop_.failure != nullptr) stopped_by = std::exchange(stop_, {});
 }
 
 /// Called by the destructor, once nothing runs any more.
@@ -105,14 +104,9 @@ SharedFailure HostStream::Impl::next_met() {
 
 bool HostStream::Impl::catch_up(std::uint64_t target, Stop& stop) {
   if (!take_over()) return false;
-  Impl* const outer = std::exchange(current, this);
+  const RunsHere here(*this);
   const bool done = run_own(target);
-  if (done) stop = go_on();
-  current = outer;
-  hand_back();
-  // Work that was enqueued meanwhile is for the stream's thread, which sleeps if it has found the stream taken.
-  base::light_fence();
-  if (has_work()) call(State::asleep);
+  if (done) go_on(stop);
   return done;
 }
 
@@ -122,7 +116,7 @@ bool HostStream::Impl::run_own(std::uint64_t target) noexcept {
     if (!run_next(Whose::own)) return false;
     any = true;
   }
-  if (any) caught_up_.store(caught_up_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  if (any) count_caught_up();
   return true;
 }
 
@@ -135,7 +129,7 @@ struct HostStream::Impl::Marker {
 
 void HostStream::Impl::enqueue_marker(const std::shared_ptr<Marker>& marker) {
   Work item([this, marker] {
-    if (marker->in_time.exchange(false)) marker->stop = go_on();
+    if (marker->in_time.exchange(false)) go_on(marker->stop);
     base::raise(marker->raised, 1, passing_);  // last: the marker may be gone
   });
   append(item, Whose::own);

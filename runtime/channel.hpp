@@ -413,18 +413,25 @@ class ChannelEnd : public EndInfo,
     }
     return epoch;
   }
+  struct NeverBrief {};
   /// Like device::in_order. Work that a GPU's driver refuses fails the channel; `refused` then makes sure that nothing
-  /// waits for it.
-  template <class F, class Refused>
-  [[gnu::always_inline]] void issue(Stream stream, F work, Refused refused) {
+  /// waits for it. `is_brief`: of HostStream::Impl::run_now.
+  template <class F, class Refused, class IsBrief = NeverBrief>
+  [[gnu::always_inline]] void issue(Stream stream, F work, Refused refused, IsBrief is_brief = {}) {
     if (stream.kind() == Stream::Kind::program_order) [[likely]]
       return work(device::Lane{});
-    issue_later(stream, std::move(work), std::move(refused));
+    issue_later(stream, std::move(work), std::move(refused), is_brief);
   }
-  template <class F, class Refused>
-  [[gnu::noinline]] void issue_later(Stream stream, F work, Refused refused) {
-    if (stream.kind() == Stream::Kind::host)
-      return give_to_host(static_cast<HostStream::Impl*>(stream.handle()), std::move(work));
+  template <class F, class Refused, class IsBrief>
+  [[gnu::noinline]] void issue_later(Stream stream, F work, Refused refused, IsBrief is_brief) {
+    if (stream.kind() == Stream::Kind::host) {
+      auto* const host = static_cast<HostStream::Impl*>(stream.handle());
+      if constexpr (!std::is_same_v<IsBrief, NeverBrief>) {
+        const auto now = [&] { work(device::Lane{host}); };
+        if (!checked() && host->run_now(is_brief, now)) return;
+      }
+      return give_to_host(host, std::move(work));
+    }
     try {
       device::on_gpu(device::GpuCall(stream, gpu_use()->gpu()), std::move(work));
     } catch (const device::GpuError& reason) {
@@ -460,6 +467,8 @@ class ChannelEnd : public EndInfo,
       throw;
     }
   }
+  /// True if the put, or credit, of this end is done by stores of the stream alone. False for an end that has failed.
+  bool fires_by_stores() const noexcept { return connected() && mapped_ != nullptr && mapped_->by_host() && !shut(); }
   /// Blocks the host: a GPU's stream cannot be given more before.
   void await_room(device::Lane lane, std::uint64_t last_done);
 

@@ -164,8 +164,8 @@ void ReceiverCore::release(Stream stream) {
   const std::uint64_t epoch = begin_release();
   announce(epoch, {});
   issue(
-      stream, [this, epoch](device::Lane lane) { give_back(lane, epoch); },
-      [this, stream] { release_refused(stream); });
+      stream, [this, epoch](device::Lane lane) { give_back(lane, epoch); }, [this, stream] { release_refused(stream); },
+      [this] { return fires_by_stores(); });
 }
 
 void ReceiverCore::release_in(device::Lane lane) {

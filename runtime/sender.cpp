@@ -114,7 +114,7 @@ void SenderCore::put(Stream stream, backends::Range part) {
   announce(epoch, part);
   issue(
       stream, [ this, epoch, part ](device::Lane lane) __attribute__((always_inline)) { fire(lane, epoch, part); },
-      [this, stream] { put_refused(stream); });
+      [this, stream] { put_refused(stream); }, [this, epoch, part] { return is_brief(epoch, part); });
   if (stream.kind() != Stream::Kind::host) check();
 }
 

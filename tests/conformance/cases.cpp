@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/conformance/cases.hpp"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <iostream>
 #include <random>
 #include <set>
@@ -195,6 +198,15 @@ bool is_refused(Sender& sender, Stream stream) {
   } catch (const Error& error) {
     return error.code() == Code::misuse;
   }
+}
+
+long resident_kib() {
+  if (!kSanitized) ::malloc_trim(0);
+  std::ifstream status("/proc/self/status");
+  long kib = 0;
+  for (std::string word; status >> word;)
+    if (word == "VmRSS:") status >> kib;
+  return kib;
 }
 
 void expect_and_poison(const Slice& slot, const Stamp& stamp) {

@@ -207,6 +207,9 @@ inline void expect_reported(Context& context, Code code) {
   });
 }
 
+/// The resident memory of this process. A sanitizer keeps memory that was freed.
+long resident_kib();
+
 /// Holds for `time` that nothing changes: what must never happen does not happen in that time either.
 template <class F>
 void expect_for(std::chrono::milliseconds time, F holds) {

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Windows on every rank, and their epochs: fence, post and start, locks.
-#include <malloc.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <optional>
 #include <random>
@@ -743,15 +740,6 @@ TEST_P(LateWords, of_an_unlock_are_awaited_by_the_end_of_the_window) {
     board().set(kLeftWindow + static_cast<std::size_t>(context.rank()), 1);
     board().meet(context);
   });
-}
-
-long resident_kib() {
-  if (!kSanitized) ::malloc_trim(0);
-  std::ifstream status("/proc/self/status");
-  long kib = 0;
-  for (std::string word; status >> word;)
-    if (word == "VmRSS:") status >> kib;
-  return kib;
 }
 
 /// Threads of a process share its memory, which grows until each of them has had its part: the last rounds count.

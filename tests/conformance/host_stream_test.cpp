@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "device/host_stream.hpp"
 #include "tests/conformance/cases.hpp"
 
 namespace {
@@ -40,25 +41,192 @@ TEST(HostStreams, run_callables_in_one_thread_of_their_own) {
   });
 }
 
+void expect_that_a_full_queue_blocks(int capacity, int run_before) {
+  HostStream stream({.capacity = static_cast<std::size_t>(capacity)});
+  std::atomic<bool> go{false};
+  std::atomic<int> enqueued{0};
+  for (int i = 0; i < run_before; ++i) stream.run([] {});
+  stream.synchronize();
+  stream.run([&] {
+    while (!go.load()) std::this_thread::yield();
+  });
+  std::thread producer([&] {
+    for (int i = 0; i < 2 * capacity; ++i) {
+      stream.run([] {});
+      enqueued.fetch_add(1);
+    }
+  });
+  while (enqueued.load() < capacity - 1) std::this_thread::yield();
+  expect_for(50ms, [&] { return enqueued.load() <= capacity; });
+  go.store(true);
+  producer.join();
+  stream.synchronize();
+  EXPECT_EQ(enqueued.load(), 2 * capacity);
+}
+
 TEST(HostStreams, a_full_queue_blocks_who_enqueues) {
   run_peers(alone(), [](Context&) {
-    HostStream stream({.capacity = 8});
-    std::atomic<bool> go{false};
-    std::atomic<int> enqueued{0};
+    expect_that_a_full_queue_blocks(8, 0);
+    expect_that_a_full_queue_blocks(128, 100);  // which has gone on with its first cells
+  });
+}
+
+/// All cells of a ring would fit in no cache.
+HostStream::Impl& impl_of(HostStream& stream) { return *static_cast<HostStream::Impl*>(Stream::host(stream).handle()); }
+
+/// Until the stream's thread leaves its work to hosts that synchronize. With ThreadSanitizer it never does.
+void make_doze(HostStream& stream) {
+  HostStream::Impl& impl = impl_of(stream);
+  const auto dozes = [&] { return impl.run_now([] { return true; }, [] {}); };
+  while (!dozes() && !base::races::kOn) {
+    impl.enqueue([] {});
+    stream.synchronize();
+  }
+}
+
+/// A rank's channel to itself, of one slot.
+struct Loop {
+  explicit Loop(Context& context, Tag tag = kTag, std::size_t bytes = 8)
+      : memory(context.allocate(2 * bytes)), receiver(context.receiver(0, tag, memory.all().slice(0, bytes))),
+        sender(context.sender(0, tag, memory.all().slice(bytes, bytes))) {
+    sender.wait_connected();
+    receiver.wait_connected();
+  }
+  Memory memory;
+  Receiver receiver;
+  Sender sender;
+};
+
+TEST(HostStreams, run_a_put_in_the_call_only_behind_all_that_was_enqueued) {
+  run_peers(alone(), [](Context& context) {
+    Loop loop(context);
+    HostStream other;
+    HostStream stream;
+    for (int round = 0; round < 20; ++round) {
+      std::atomic<bool> goes_on{false};
+      other.run([&] {
+        while (!goes_on.load()) std::this_thread::yield();
+      });
+      const HostEvent passed = other.record();
+      make_doze(stream);
+      stream.wait(passed);
+      loop.sender.put(Stream::host(stream));
+      EXPECT_FALSE(loop.receiver.test());
+      goes_on.store(true);
+      stream.synchronize();
+      EXPECT_TRUE(loop.receiver.test());
+      make_doze(stream);
+      loop.receiver.release(Stream::host(stream));
+      stream.synchronize();
+    }
+  });
+}
+
+TEST(HostStreams, run_a_put_in_the_call_if_hosts_run_all) {
+  if (base::races::kOn) return;  // the call would be ordered with what the stream does
+  run_peers(alone(), [](Context& context) {
+    Loop loop(context);
+    HostStream stream;
+    int at_once = 0;  // not always: the stream's thread may look at the queue at that moment
+    for (int round = 0; round < 20; ++round) {
+      make_doze(stream);
+      loop.sender.put(Stream::host(stream));
+      const bool is_here = loop.receiver.test().has_value();
+      at_once += is_here ? 1 : 0;
+      EXPECT_TRUE(is_here || loop.receiver.wait_for(kForever));
+      loop.receiver.release(Stream::host(stream));
+      stream.synchronize();
+    }
+    EXPECT_GT(at_once, 0);
+  });
+}
+
+TEST(HostStreams, never_wait_in_a_put) {
+  run_peers(alone(), [](Context& context) {
+    Loop loop(context);
+    HostStream stream;
+    make_doze(stream);
+    loop.sender.put(Stream::host(stream));
+    make_doze(stream);
+    loop.sender.put(Stream::host(stream));  // without credit
+    for (int put = 0; put < 2; ++put) {
+      EXPECT_TRUE(loop.receiver.wait_for(kForever));
+      loop.receiver.release({});
+    }
+    stream.synchronize();
+  });
+}
+
+TEST(HostStreams, know_whose_callable_puts_on_another_stream) {
+  run_peers(alone(), [](Context& context) {
+    Loop loop(context);
+    HostStream stream;
+    HostStream other;
+    std::atomic<bool> refused{false};
     stream.run([&] {
-      while (!go.load()) std::this_thread::yield();
-    });
-    std::thread producer([&] {
-      for (int i = 0; i < 100; ++i) {
-        stream.run([] {});
-        enqueued.fetch_add(1);
+      make_doze(other);
+      loop.sender.put(Stream::host(other));
+      try {
+        stream.synchronize();
+      } catch (const Error& error) {
+        refused.store(error.code() == Code::misuse);
       }
     });
-    expect_for(50ms, [&] { return enqueued.load() <= 8; });
-    go.store(true);
-    producer.join();
     stream.synchronize();
-    EXPECT_EQ(enqueued.load(), 100);
+    EXPECT_TRUE(refused.load());
+    other.synchronize();
+    EXPECT_TRUE(loop.receiver.test());
+    loop.receiver.release({});
+  });
+}
+
+/// Two threads enqueue and synchronize at the same time, and a third one relies on the stream's thread.
+TEST(HostStreams, are_run_by_several_threads_in_turn) {
+  constexpr int kSteps = kSanitized ? 200 : 1000;
+  run_peers(alone(), [](Context& context) {
+    HostStream stream;
+    std::array<Loop, 2> loops{Loop(context, kTag), Loop(context, kTag + 1)};
+    std::vector<std::thread> threads;
+    for (Loop& loop : loops) {
+      threads.emplace_back([&] {
+        const Stream lane = Stream::host(stream);
+        for (std::uint64_t step = 1; step <= kSteps; ++step) {
+          const Slice source = loop.sender.acquire(lane);
+          source.as<std::uint64_t>().front() = step;
+          loop.sender.put(lane);
+          const Slice arrived = loop.receiver.wait(lane);
+          stream.synchronize();
+          ASSERT_EQ(arrived.as<std::uint64_t>().front(), step);
+          loop.receiver.release(lane);
+          stream.synchronize();
+        }
+      });
+    }
+    threads.emplace_back([&] {
+      for (int i = 0; i < kSteps / 10; ++i) {
+        std::atomic<bool> ran{false};
+        stream.run([&] { ran.store(true); });
+        while (!ran.load()) std::this_thread::yield();
+      }
+    });
+    for (std::thread& thread : threads) thread.join();
+  });
+}
+
+TEST(HostStreams, with_few_items_at_a_time_use_few_cells) {
+  run_peers(alone(), [](Context&) {
+    constexpr int kCells = 1 << 18;
+    HostStream stream({.capacity = kCells});
+    int ran = 0;
+    const long before = resident_kib();
+    for (int i = 0; i < kCells; i += 4) {
+      for (int item = 0; item < 4; ++item) impl_of(stream).enqueue([&ran] { ++ran; });
+      stream.synchronize();
+    }
+    EXPECT_EQ(ran, kCells);
+    if (!kSanitized) {
+      EXPECT_LE(resident_kib() - before, 4096);  // of the 24 MiB of all cells
+    }
   });
 }
 
@@ -78,29 +246,36 @@ TEST(HostStreams, enqueueing_from_inside_never_blocks) {
   });
 }
 
+/// Each thread waits after every `at_once` items, so that the queue is empty now and then.
+void expect_items_of_threads_in_order(std::size_t capacity, int at_once) {
+  HostStream stream({.capacity = capacity});
+  constexpr int kThreads = 4;
+  constexpr int kEach = 2000;
+  std::array<int, kThreads> last{};
+  bool in_order = true;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 1; i <= kEach; ++i) {
+        stream.run([&, t, i] {
+          int& mine = last.at(static_cast<std::size_t>(t));
+          in_order = in_order && mine == i - 1;
+          mine = i;
+        });
+        if (i % at_once == 0) stream.synchronize();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  stream.synchronize();
+  EXPECT_TRUE(in_order);
+  for (const int count : last) EXPECT_EQ(count, kEach);
+}
+
 TEST(HostStreams, any_thread_may_enqueue) {
   run_peers(alone(), [](Context&) {
-    HostStream stream({.capacity = 16});
-    constexpr int kThreads = 4;
-    constexpr int kEach = 2000;
-    std::array<int, kThreads> last{};
-    bool in_order = true;
-    std::vector<std::thread> threads;
-    for (int t = 0; t < kThreads; ++t) {
-      threads.emplace_back([&, t] {
-        for (int i = 1; i <= kEach; ++i) {
-          stream.run([&, t, i] {
-            int& mine = last.at(static_cast<std::size_t>(t));
-            in_order = in_order && mine == i - 1;
-            mine = i;
-          });
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    stream.synchronize();
-    EXPECT_TRUE(in_order);
-    for (const int count : last) EXPECT_EQ(count, kEach);
+    expect_items_of_threads_in_order(16, 2000);
+    expect_items_of_threads_in_order(256, 30);
   });
 }
 
