@@ -139,7 +139,12 @@ bool HostStream::Impl::sleep(State how, base::Clock::time_point until, Ready rea
   std::unique_lock lock(mutex_);
   // Either producers, after their light fence, see this state, or `ready` sees their work.
   state_.store(how, std::memory_order_relaxed);
-  if (how == State::asleep) base::heavy_fence();
+  if (how == State::asleep) {
+    base::heavy_fence();
+    // A host that has the stream looks for work when it hands it back. If the fence above has reached it just before
+    // that, it may have missed what a producer enqueued just before the fence reached that one: it misses it no more.
+    if (taken_.load(std::memory_order_relaxed)) base::heavy_fence();
+  }
   const bool called =
       calls_.wait_until(lock, until, [&] { return state_.load(std::memory_order_relaxed) == State::awake || ready(); });
   state_.store(State::awake, std::memory_order_relaxed);
@@ -246,8 +251,9 @@ void HostStream::Impl::rewind() noexcept {
   auto head = head_.load(std::memory_order_relaxed);
   const std::uint64_t next = (head | mask_) + 1;
   if (base::races::kOn || tail_.load(std::memory_order_relaxed) != head) return;
-  if (tail_.compare_exchange_strong(head, next, std::memory_order_relaxed))
-    head_.store(next, std::memory_order_release);
+  if (!tail_.compare_exchange_strong(head, next, std::memory_order_relaxed)) return;
+  head_.store(next, std::memory_order_release);
+  room_.wake();
 }
 
 bool HostStream::Impl::run_late(Whose most) noexcept {
