@@ -117,9 +117,8 @@ class SenderCore final : public runtime::ChannelEnd {
                                base::WaitNote& note) noexcept override;
 
   bool next_has_credit(std::uint64_t epoch) noexcept override {
-    const std::uint64_t depth = peer_depth_.load(std::memory_order_relaxed);
-    if (depth == 1) return false;  // it cannot have, and the look costs a line
-    return epoch <= credit_seen_ + depth || look_for_credit(epoch - depth);
+    if (peer_depth_.load(std::memory_order_relaxed) == 1) return false;  // it cannot have, and the look costs a line
+    return has_credit(epoch);
   }
   bool passed() const noexcept override { return written(); }
   void refuse_enqueued() override;
@@ -148,9 +147,7 @@ class SenderCore final : public runtime::ChannelEnd {
   /// and these copies up to about 0.5 us. On the lane.
   bool is_brief(std::uint64_t epoch, backends::Range part) noexcept {
     constexpr std::size_t kMostBytes = 8192;
-    if (part.bytes > kMostBytes || !fires_by_stores()) return false;
-    const std::uint64_t depth = peer_depth_.load(std::memory_order_relaxed);
-    return epoch <= credit_seen_ + depth || look_for_credit(epoch - depth);
+    return part.bytes <= kMostBytes && fires_by_stores() && has_credit(epoch);
   }
   /// Fires what the receiver has credited, and then the rest as credits come.
   void fire_all(device::Lane lane, std::uint64_t first, std::uint64_t last);
@@ -167,6 +164,11 @@ class SenderCore final : public runtime::ChannelEnd {
     const std::uint64_t value = word_.word->value.load(std::memory_order_acquire);
     if (value < base::kPoison) credit_seen_ = value;
     return value < base::kPoison && value >= released;
+  }
+  /// On the lane: the put of `epoch` would not wait for its credit. Loads the word, unless that is known.
+  bool has_credit(std::uint64_t epoch) noexcept {
+    const std::uint64_t depth = peer_depth_.load(std::memory_order_relaxed);
+    return epoch <= credit_seen_ + depth || look_for_credit(epoch - depth);
   }
   void await_credit_slowly(device::Lane lane, std::uint64_t epoch);
   void fail_without_credit(std::uint64_t epoch) noexcept;
