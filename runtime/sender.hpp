@@ -100,8 +100,7 @@ class SenderCore final : public runtime::ChannelEnd {
   // On the lane.
   void await_credit(device::Lane lane, std::uint64_t epoch) {
     await_connected(lane, epoch);
-    const std::uint64_t depth = peer_depth_.load(std::memory_order_relaxed);
-    if (epoch > credit_seen_ + depth && !look_for_credit(epoch - depth)) await_credit_slowly(lane, epoch);
+    if (!has_credit(epoch)) await_credit_slowly(lane, epoch);
   }
   /// Waits until the source slot of `epoch` may be overwritten.
   void await_source(device::Lane lane, std::uint64_t epoch) { await_sources(lane, epoch, epoch); }
