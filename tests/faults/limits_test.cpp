@@ -281,7 +281,7 @@ TEST(FullMachine, a_peer_that_cannot_map_shared_memory_says_so) {
   });
 }
 
-/// What a channel has sent of the memory that all use is not sent again.
+/// Descriptors of memory that all channels use are sent once.
 TEST(FullMachine, a_channel_without_memory_for_its_lengths_breaks_no_other) {
   if (kSanitized) return skipped_here("a sanitizer needs its address space");
   run_peers({.processes = true, .backend = "shm"}, [](Context& context) {
