@@ -62,6 +62,11 @@ int refuse_unserved(MPI_Win handle) noexcept {
   return MPI_ERR_RMA_FLAVOR;
 }
 
+int rank_at_mpi(MPI_Win handle, int rank) {
+  const RmaWindow* const window = find_window(handle);
+  return window != nullptr && rank > 0 && rank < window->size ? 0 : rank;
+}
+
 int report_unmade(MPI_Comm comm) noexcept {
   const int error_class = log_failure();
   PMPI_Comm_call_errhandler(comm, error_class);

@@ -21,6 +21,9 @@ int report_unmade(MPI_Comm comm) noexcept;
 /// Reports MPI_ERR_RMA_FLAVOR, since MPI serves the window: calls about notifications.
 int refuse_unserved(MPI_Win handle) noexcept;
 
+/// The rank to name to MPI, whose window of one of ours has this rank alone: each valid rank is rank 0 there.
+int rank_at_mpi(MPI_Win handle, int rank);
+
 /// Runs `work(window, lock)` with the lock of the window. Exceptions go to the window's error handler.
 template <class Work>
 int serve(RmaWindow& window, Work work) {

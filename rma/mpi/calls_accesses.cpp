@@ -27,7 +27,7 @@ int MPI_Fetch_and_op(const void* origin, void* result, MPI_Datatype type, int ra
   return go_long_way([=] {
     const Here before = here(result, 1, type);
     if (const auto done = change({win}, here(origin, 1, type), &before, {rank, at, 1, type}, op)) return *done;
-    SLUICE_RMA_BEHIND(Fetch_and_op, origin, result, type, rank, at, op, win);
+    SLUICE_RMA_BEHIND(Fetch_and_op, origin, result, type, rank_at_mpi(win, rank), at, op, win);
   });
 }
 
@@ -36,7 +36,7 @@ int MPI_Compare_and_swap(const void* origin, const void* compare, void* result, 
   if (compare_and_swap_directly(win, origin, compare, result, {1, type, rank, at})) return MPI_SUCCESS;
   return go_long_way([=] {
     if (const auto done = compare_and_swap({win}, {origin, compare, result}, {rank, at, 1, type})) return *done;
-    SLUICE_RMA_BEHIND(Compare_and_swap, origin, compare, result, type, rank, at, win);
+    SLUICE_RMA_BEHIND(Compare_and_swap, origin, compare, result, type, rank_at_mpi(win, rank), at, win);
   });
 }
 

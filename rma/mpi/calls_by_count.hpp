@@ -10,7 +10,7 @@ int SLUICE_RMA_FORM(MPI_Put)(const void* origin, SLUICE_RMA_COUNT count, MPI_Dat
   if (put_directly(win, origin, count, type, {there_count, there, rank, at})) return MPI_SUCCESS;
   return go_long_way([=] {
     if (const auto done = put({win}, here(origin, count, type), {rank, at, there_count, there})) return *done;
-    SLUICE_RMA_BEHIND(SLUICE_RMA_FORM(Put), origin, count, type, rank, at, there_count, there, win);
+    SLUICE_RMA_BEHIND(SLUICE_RMA_FORM(Put), origin, count, type, rank_at_mpi(win, rank), at, there_count, there, win);
   });
 }
 
@@ -19,7 +19,7 @@ int SLUICE_RMA_FORM(MPI_Get)(void* origin, SLUICE_RMA_COUNT count, MPI_Datatype 
   if (get_directly(win, origin, count, type, {there_count, there, rank, at})) return MPI_SUCCESS;
   return go_long_way([=] {
     if (const auto done = get({win}, here(origin, count, type), {rank, at, there_count, there})) return *done;
-    SLUICE_RMA_BEHIND(SLUICE_RMA_FORM(Get), origin, count, type, rank, at, there_count, there, win);
+    SLUICE_RMA_BEHIND(SLUICE_RMA_FORM(Get), origin, count, type, rank_at_mpi(win, rank), at, there_count, there, win);
   });
 }
 
@@ -31,7 +31,8 @@ int SLUICE_RMA_FORM(MPI_Accumulate)(const void* origin, SLUICE_RMA_COUNT count, 
   return go_long_way([=] {
     const There to{rank, at, there_count, there};
     if (const auto done = change({win}, here(origin, count, type), nullptr, to, op)) return *done;
-    SLUICE_RMA_BEHIND(SLUICE_RMA_FORM(Accumulate), origin, count, type, rank, at, there_count, there, op, win);
+    SLUICE_RMA_BEHIND(SLUICE_RMA_FORM(Accumulate), origin, count, type, rank_at_mpi(win, rank), at, there_count, there,
+                      op, win);
   });
 }
 
@@ -45,21 +46,23 @@ int SLUICE_RMA_FORM(MPI_Get_accumulate)(const void* origin, SLUICE_RMA_COUNT cou
     const Here before = here(result, result_count, result_type);
     const There to{rank, at, there_count, there};
     if (const auto done = change({win}, here(origin, count, type), &before, to, op)) return *done;
-    SLUICE_RMA_BEHIND(SLUICE_RMA_FORM(Get_accumulate), origin, count, type, result, result_count, result_type, rank, at,
-                      there_count, there, op, win);
+    SLUICE_RMA_BEHIND(SLUICE_RMA_FORM(Get_accumulate), origin, count, type, result, result_count, result_type,
+                      rank_at_mpi(win, rank), at, there_count, there, op, win);
   });
 }
 
 int SLUICE_RMA_FORM(MPI_Rput)(const void* origin, SLUICE_RMA_COUNT count, MPI_Datatype type, int rank, MPI_Aint at,
                               SLUICE_RMA_COUNT there_count, MPI_Datatype there, MPI_Win win, MPI_Request* request) {
   if (const auto done = put({win, request}, here(origin, count, type), {rank, at, there_count, there})) return *done;
-  SLUICE_RMA_BEHIND(SLUICE_RMA_FORM(Rput), origin, count, type, rank, at, there_count, there, win, request);
+  SLUICE_RMA_BEHIND(SLUICE_RMA_FORM(Rput), origin, count, type, rank_at_mpi(win, rank), at, there_count, there, win,
+                    request);
 }
 
 int SLUICE_RMA_FORM(MPI_Rget)(void* origin, SLUICE_RMA_COUNT count, MPI_Datatype type, int rank, MPI_Aint at,
                               SLUICE_RMA_COUNT there_count, MPI_Datatype there, MPI_Win win, MPI_Request* request) {
   if (const auto done = get({win, request}, here(origin, count, type), {rank, at, there_count, there})) return *done;
-  SLUICE_RMA_BEHIND(SLUICE_RMA_FORM(Rget), origin, count, type, rank, at, there_count, there, win, request);
+  SLUICE_RMA_BEHIND(SLUICE_RMA_FORM(Rget), origin, count, type, rank_at_mpi(win, rank), at, there_count, there, win,
+                    request);
 }
 
 int SLUICE_RMA_FORM(MPI_Raccumulate)(const void* origin, SLUICE_RMA_COUNT count, MPI_Datatype type, int rank,
@@ -67,7 +70,8 @@ int SLUICE_RMA_FORM(MPI_Raccumulate)(const void* origin, SLUICE_RMA_COUNT count,
                                      MPI_Win win, MPI_Request* request) {
   const There to{rank, at, there_count, there};
   if (const auto done = change({win, request}, here(origin, count, type), nullptr, to, op)) return *done;
-  SLUICE_RMA_BEHIND(SLUICE_RMA_FORM(Raccumulate), origin, count, type, rank, at, there_count, there, op, win, request);
+  SLUICE_RMA_BEHIND(SLUICE_RMA_FORM(Raccumulate), origin, count, type, rank_at_mpi(win, rank), at, there_count, there,
+                    op, win, request);
 }
 
 int SLUICE_RMA_FORM(MPI_Rget_accumulate)(const void* origin, SLUICE_RMA_COUNT count, MPI_Datatype type, void* result,
@@ -77,8 +81,8 @@ int SLUICE_RMA_FORM(MPI_Rget_accumulate)(const void* origin, SLUICE_RMA_COUNT co
   const Here before = here(result, result_count, result_type);
   const There to{rank, at, there_count, there};
   if (const auto done = change({win, request}, here(origin, count, type), &before, to, op)) return *done;
-  SLUICE_RMA_BEHIND(SLUICE_RMA_FORM(Rget_accumulate), origin, count, type, result, result_count, result_type, rank, at,
-                    there_count, there, op, win, request);
+  SLUICE_RMA_BEHIND(SLUICE_RMA_FORM(Rget_accumulate), origin, count, type, result, result_count, result_type,
+                    rank_at_mpi(win, rank), at, there_count, there, op, win, request);
 }
 
 // With a notification. MPI refuses invalid arguments, and calls the error handler.
@@ -88,14 +92,14 @@ int SLUICE_RMA_FORM(MPI_Put_notify)(const void* origin, SLUICE_RMA_COUNT count, 
                                     MPI_Win win) {
   if (const auto done = put({win, nullptr, index}, here(origin, count, type), {rank, at, there_count, there}))
     return *done;
-  return SLUICE_RMA_FORM(PMPI_Put)(origin, count, type, rank, at, there_count, there, win);
+  return SLUICE_RMA_FORM(PMPI_Put)(origin, count, type, rank_at_mpi(win, rank), at, there_count, there, win);
 }
 
 int SLUICE_RMA_FORM(MPI_Get_notify)(void* origin, SLUICE_RMA_COUNT count, MPI_Datatype type, int rank, MPI_Aint at,
                                     SLUICE_RMA_COUNT there_count, MPI_Datatype there, int index, MPI_Win win) {
   if (const auto done = get({win, nullptr, index}, here(origin, count, type), {rank, at, there_count, there}))
     return *done;
-  return SLUICE_RMA_FORM(PMPI_Get)(origin, count, type, rank, at, there_count, there, win);
+  return SLUICE_RMA_FORM(PMPI_Get)(origin, count, type, rank_at_mpi(win, rank), at, there_count, there, win);
 }
 
 int SLUICE_RMA_FORM(MPI_Accumulate_notify)(const void* origin, SLUICE_RMA_COUNT count, MPI_Datatype type, int rank,
@@ -103,7 +107,7 @@ int SLUICE_RMA_FORM(MPI_Accumulate_notify)(const void* origin, SLUICE_RMA_COUNT 
                                            int index, MPI_Win win) {
   const There to{rank, at, there_count, there};
   if (const auto done = change({win, nullptr, index}, here(origin, count, type), nullptr, to, op)) return *done;
-  return SLUICE_RMA_FORM(PMPI_Accumulate)(origin, count, type, rank, at, there_count, there, op, win);
+  return SLUICE_RMA_FORM(PMPI_Accumulate)(origin, count, type, rank_at_mpi(win, rank), at, there_count, there, op, win);
 }
 
 int SLUICE_RMA_FORM(MPI_Get_accumulate_notify)(const void* origin, SLUICE_RMA_COUNT count, MPI_Datatype type,
@@ -113,8 +117,8 @@ int SLUICE_RMA_FORM(MPI_Get_accumulate_notify)(const void* origin, SLUICE_RMA_CO
   const Here before = here(result, result_count, result_type);
   const There to{rank, at, there_count, there};
   if (const auto done = change({win, nullptr, index}, here(origin, count, type), &before, to, op)) return *done;
-  return SLUICE_RMA_FORM(PMPI_Get_accumulate)(origin, count, type, result, result_count, result_type, rank, at,
-                                              there_count, there, op, win);
+  return SLUICE_RMA_FORM(PMPI_Get_accumulate)(origin, count, type, result, result_count, result_type,
+                                              rank_at_mpi(win, rank), at, there_count, there, op, win);
 }
 
 int SLUICE_RMA_FORM(MPI_Rput_notify)(const void* origin, SLUICE_RMA_COUNT count, MPI_Datatype type, int rank,
@@ -122,7 +126,7 @@ int SLUICE_RMA_FORM(MPI_Rput_notify)(const void* origin, SLUICE_RMA_COUNT count,
                                      MPI_Win win, MPI_Request* request) {
   if (const auto done = put({win, request, index}, here(origin, count, type), {rank, at, there_count, there}))
     return *done;
-  return SLUICE_RMA_FORM(PMPI_Rput)(origin, count, type, rank, at, there_count, there, win, request);
+  return SLUICE_RMA_FORM(PMPI_Rput)(origin, count, type, rank_at_mpi(win, rank), at, there_count, there, win, request);
 }
 
 int SLUICE_RMA_FORM(MPI_Rget_notify)(void* origin, SLUICE_RMA_COUNT count, MPI_Datatype type, int rank, MPI_Aint at,
@@ -130,7 +134,7 @@ int SLUICE_RMA_FORM(MPI_Rget_notify)(void* origin, SLUICE_RMA_COUNT count, MPI_D
                                      MPI_Request* request) {
   if (const auto done = get({win, request, index}, here(origin, count, type), {rank, at, there_count, there}))
     return *done;
-  return SLUICE_RMA_FORM(PMPI_Rget)(origin, count, type, rank, at, there_count, there, win, request);
+  return SLUICE_RMA_FORM(PMPI_Rget)(origin, count, type, rank_at_mpi(win, rank), at, there_count, there, win, request);
 }
 
 int SLUICE_RMA_FORM(MPI_Raccumulate_notify)(const void* origin, SLUICE_RMA_COUNT count, MPI_Datatype type, int rank,
@@ -138,7 +142,8 @@ int SLUICE_RMA_FORM(MPI_Raccumulate_notify)(const void* origin, SLUICE_RMA_COUNT
                                             int index, MPI_Win win, MPI_Request* request) {
   const There to{rank, at, there_count, there};
   if (const auto done = change({win, request, index}, here(origin, count, type), nullptr, to, op)) return *done;
-  return SLUICE_RMA_FORM(PMPI_Raccumulate)(origin, count, type, rank, at, there_count, there, op, win, request);
+  return SLUICE_RMA_FORM(PMPI_Raccumulate)(origin, count, type, rank_at_mpi(win, rank), at, there_count, there, op, win,
+                                           request);
 }
 
 int SLUICE_RMA_FORM(MPI_Rget_accumulate_notify)(const void* origin, SLUICE_RMA_COUNT count, MPI_Datatype type,
@@ -148,8 +153,8 @@ int SLUICE_RMA_FORM(MPI_Rget_accumulate_notify)(const void* origin, SLUICE_RMA_C
   const Here before = here(result, result_count, result_type);
   const There to{rank, at, there_count, there};
   if (const auto done = change({win, request, index}, here(origin, count, type), &before, to, op)) return *done;
-  return SLUICE_RMA_FORM(PMPI_Rget_accumulate)(origin, count, type, result, result_count, result_type, rank, at,
-                                               there_count, there, op, win, request);
+  return SLUICE_RMA_FORM(PMPI_Rget_accumulate)(origin, count, type, result, result_count, result_type,
+                                               rank_at_mpi(win, rank), at, there_count, there, op, win, request);
 }
 
 #undef SLUICE_RMA_COUNT

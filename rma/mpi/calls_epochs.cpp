@@ -83,7 +83,8 @@ int MPI_Win_lock(int type, int rank, int assertion, MPI_Win win) {
   if (lock_directly(win, type, rank, assertion)) return MPI_SUCCESS;
   RmaWindow* const found = find_window(win);
   const bool known = type == MPI_LOCK_SHARED || type == MPI_LOCK_EXCLUSIVE;
-  if (found == nullptr || !known || !has(*found, rank)) SLUICE_RMA_BEHIND(Win_lock, type, rank, assertion, win);
+  if (found == nullptr || !known || !has(*found, rank))
+    SLUICE_RMA_BEHIND(Win_lock, type, rank_at_mpi(win, rank), assertion, win);
   if (rank == MPI_PROC_NULL) return MPI_SUCCESS;
   return serve(*found,
                [&](RmaWindow& window, Epochs::Lock& lock) { window.epochs->lock(lock, type, rank, assertion); });

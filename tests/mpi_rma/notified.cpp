@@ -255,6 +255,28 @@ void run_notified_promises() {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 }
 
+namespace {
+
+/// Makes each of the calls with an argument that MPI refuses.
+void check_refused(MPI_Win window, int rank) {
+  const int one = 1;
+  int old = 0;
+  MPI_Request request = MPI_REQUEST_NULL;
+  is(MPI_Put_notify(&one, -1, MPI_INT, rank, 0, 1, MPI_INT, 0, window), MPI_ERR_COUNT, "a put");
+  is(MPI_Get_notify(&old, 1, MPI_INT, rank, 0, -1, MPI_INT, 0, window), MPI_ERR_COUNT, "a get");
+  is(MPI_Accumulate_notify(&one, 1, MPI_INT, rank, 0, 1, MPI_INT, MPI_OP_NULL, 0, window), MPI_ERR_OP, "a change");
+  is(MPI_Get_accumulate_notify(&one, 1, MPI_INT, &old, -1, MPI_INT, rank, 0, 1, MPI_INT, MPI_SUM, 0, window),
+     MPI_ERR_COUNT, "a change with a result");
+  is(MPI_Rput_notify(&one, -1, MPI_INT, rank, 0, 1, MPI_INT, 0, window, &request), MPI_ERR_COUNT, "a put's request");
+  is(MPI_Rget_notify(&old, 1, MPI_INT, rank, 0, -1, MPI_INT, 0, window, &request), MPI_ERR_COUNT, "a get's request");
+  is(MPI_Raccumulate_notify(&one, 1, MPI_INT, rank, 0, 1, MPI_INT, MPI_OP_NULL, 0, window, &request), MPI_ERR_OP,
+     "a change's request");
+  is(MPI_Rget_accumulate_notify(&one, 1, MPI_INT, &old, -1, MPI_INT, rank, 0, 1, MPI_INT, MPI_SUM, 0, window, &request),
+     MPI_ERR_COUNT, "the request of a change with a result");
+}
+
+}  // namespace
+
 void run_notified_errors() {
   Notified notified(2);
   const MPI_Win window = notified.window;
@@ -272,6 +294,7 @@ void run_notified_errors() {
   is(put(next(), 0, -1), MPI_ERR_RMA_NOTIFICATION, "a negative counter");
   is(put(next(), kCount, 0), MPI_ERR_RMA_RANGE, "a place behind the window");
   is(put(world_size(), 0, 0), MPI_ERR_RANK, "a rank that is none");
+  for (int rank = 0; rank < world_size(); ++rank) check_refused(window, rank);
   is(MPI_Win_set_num_notify(window, MPI_INFO_NULL, 3), MPI_ERR_RMA_SYNC, "counters inside an epoch");
   MPI_Win_unlock(next(), window);
   MPI_Barrier(MPI_COMM_WORLD);

@@ -100,30 +100,64 @@ void run_sizes() {
   MPI_Win_free(&window);
 }
 
+namespace {
+
+void expect_class(int code, int error_class, const std::string& what) {
+  expect_equal(class_of(code), error_class, what);
+}
+
+/// Makes each access with an argument that MPI refuses, at a rank that is locked.
+void check_refused(MPI_Win window, int rank) {
+  const int value = 1;
+  int old = 0;
+  MPI_Request request = MPI_REQUEST_NULL;
+  const std::string at = " at rank " + std::to_string(rank);
+  expect_class(MPI_Put(&value, -1, MPI_INT, rank, 0, 1, MPI_INT, window), MPI_ERR_COUNT, "a negative count" + at);
+  expect_class(MPI_Put(&value, 1, MPI_DATATYPE_NULL, rank, 0, 1, MPI_INT, window), MPI_ERR_TYPE, "no type" + at);
+  expect_class(MPI_Get(&old, 1, MPI_INT, rank, -1, 1, MPI_INT, window), MPI_ERR_DISP, "a negative place" + at);
+  expect_class(MPI_Accumulate(&value, 1, MPI_INT, rank, 0, 1, MPI_INT, MPI_OP_NULL, window), MPI_ERR_OP,
+               "an accumulate without operation" + at);
+  expect_class(MPI_Get_accumulate(&value, 1, MPI_INT, &old, -1, MPI_INT, rank, 0, 1, MPI_INT, MPI_SUM, window),
+               MPI_ERR_COUNT, "a negative count of results" + at);
+  expect_class(MPI_Rput(&value, 1, MPI_INT, rank, 0, -1, MPI_INT, window, &request), MPI_ERR_COUNT,
+               "a negative count there" + at);
+  expect_class(MPI_Rget(&old, -1, MPI_INT, rank, 0, 1, MPI_INT, window, &request), MPI_ERR_COUNT,
+               "a request of a negative count" + at);
+  expect_class(MPI_Raccumulate(&value, 1, MPI_INT, rank, 0, 1, MPI_INT, MPI_OP_NULL, window, &request), MPI_ERR_OP,
+               "a request without operation" + at);
+  expect_class(MPI_Rget_accumulate(&value, 1, MPI_INT, &old, 1, MPI_DATATYPE_NULL, rank, 0, 1, MPI_INT, MPI_SUM, window,
+                                   &request),
+               MPI_ERR_TYPE, "results without type" + at);
+  expect_class(MPI_Fetch_and_op(&value, &old, MPI_INT, rank, 0, MPI_OP_NULL, window), MPI_ERR_OP, "no operation" + at);
+  expect_class(MPI_Compare_and_swap(&value, &value, &old, MPI_DATATYPE_NULL, rank, 0, window), MPI_ERR_TYPE,
+               "a swap without type" + at);
+}
+
+}  // namespace
+
 void run_errors() {
   Shared<int> shared(4);
   MPI_Win_set_errhandler(shared.window, MPI_ERRORS_RETURN);
   const int value = 1;
   int old = 0;
   const MPI_Win window = shared.window;
-  const auto is = [](int code, int error_class, const char* what) { expect_equal(class_of(code), error_class, what); };
+  const auto is = &expect_class;
   is(MPI_Put(&value, 1, MPI_INT, 0, 0, 1, MPI_INT, window), MPI_ERR_RMA_SYNC, "a put outside of epochs");
   is(MPI_Win_unlock(0, window), MPI_ERR_RMA_SYNC, "an unlock of what is not locked");
   is(MPI_Win_complete(window), MPI_ERR_RMA_SYNC, "complete without start");
   is(MPI_Win_wait(window), MPI_ERR_RMA_SYNC, "wait without post");
+  is(MPI_Win_lock(-1, world_size() - 1, 0, window), class_of(MPI_Win_lock(-1, 0, 0, window)), "a lock of no kind");
   is(MPI_Win_flush(0, window), MPI_ERR_RMA_SYNC, "a flush outside of epochs");
   is(MPI_Win_unlock_all(window), MPI_ERR_RMA_SYNC, "unlock_all without lock_all");
   MPI_Win_lock_all(0, window);
   is(MPI_Win_fence(0, window), MPI_ERR_RMA_SYNC, "a fence under lock_all");
   is(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window), MPI_ERR_RMA_SYNC, "a lock under lock_all");
   is(MPI_Put(&value, 1, MPI_INT, world_size(), 0, 1, MPI_INT, window), MPI_ERR_RANK, "a rank that is none");
-  is(MPI_Put(&value, -1, MPI_INT, 0, 0, 1, MPI_INT, window), MPI_ERR_COUNT, "a negative count");
-  is(MPI_Put(&value, 1, MPI_DATATYPE_NULL, 0, 0, 1, MPI_INT, window), MPI_ERR_TYPE, "no type");
+  for (int rank = 0; rank < world_size(); ++rank) check_refused(window, rank);
   is(MPI_Put(&value, 1, MPI_INT, 0, 4, 1, MPI_INT, window), MPI_ERR_RMA_RANGE, "a place behind the window");
   constexpr MPI_Aint kFar = MPI_Aint{1} << 62;  // four times that is 0 to 64 bits
   is(MPI_Put(&value, 1, MPI_INT, 0, kFar, 1, MPI_INT, window), MPI_ERR_RMA_RANGE, "a place beyond 64 bits");
   is(MPI_Accumulate(&value, 1, MPI_INT, 0, 0, 1, MPI_INT, MPI_MAXLOC, window), MPI_ERR_OP, "MAXLOC of numbers");
-  is(MPI_Fetch_and_op(&value, &old, MPI_INT, 0, 0, MPI_OP_NULL, window), MPI_ERR_OP, "no operation");
   // At a rank that was accessed before, accesses go a short way.
   MPI_Get(&old, 1, MPI_INT, 0, 0, 1, MPI_INT, window);
   is(MPI_Put(&value, 1, MPI_INT, 0, 4, 1, MPI_INT, window), MPI_ERR_RMA_RANGE, "a place behind the window, later");
