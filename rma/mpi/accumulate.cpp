@@ -33,10 +33,11 @@ std::vector<std::byte> gathered(const Here& from, const Flat& flat) {
 void scatter(const std::vector<std::byte>& all, const Here& to) {
   const Flat& flat = flat_of(to.type);
   auto* const begin = static_cast<std::byte*>(to.address);
-  each_element_piece(flat, static_cast<std::size_t>(to.count),
-                     [&](std::ptrdiff_t offset, std::size_t stream, std::size_t bytes) {
-                       std::memcpy(begin + offset, all.data() + stream, bytes);
-                     });
+  const std::byte* from = all.data();
+  each_run(flat, static_cast<std::size_t>(to.count), [&](std::ptrdiff_t offset, std::size_t n, const Basic& basic) {
+    copy_elements(basic, begin + offset, from, n);
+    from += n * basic.extent;
+  });
 }
 
 /// @throws unless they are so many elements like those of `basic`
@@ -226,8 +227,9 @@ void accumulate(RmaWindow& window, Epochs::Lock& lock, const Here& operands, con
 void compare_and_swap(RmaWindow& window, Epochs::Lock& lock, const void* desired, const void* expected, void* result,
                       const There& to) {
   const Flat& flat = flat_of(to.type);
-  if (flat.only == nullptr || flat.elements != 1 || flat.only->kind == Kind::floating ||
-      flat.only->kind == Kind::complex || flat.only->kind == Kind::pair)
+  const auto may_be = [&](Kind kind) { return flat.only->kind == kind; };
+  if (flat.only == nullptr || flat.elements != 1 ||
+      !(may_be(Kind::integer) || may_be(Kind::logical) || may_be(Kind::bytes)))
     throw Refused(MPI_ERR_TYPE, "MPI_Compare_and_swap takes an integer, a logical value or a byte");
   const auto at = static_cast<std::uint64_t>(reach(window, to, flat));
   const std::size_t size = flat.only->size;

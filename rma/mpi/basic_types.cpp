@@ -81,7 +81,7 @@ const Basic* named_type(MPI_Datatype type) {
   return found == table.end() ? nullptr : &found->second;
 }
 
-const Basic* unnamed_type(MPI_Datatype type, Kind kind) {
+const Basic* other_type(MPI_Datatype type, Kind kind) {
   static std::mutex& mutex = *new std::mutex;
   static Table& table = *new Table;
   const std::lock_guard lock(mutex);

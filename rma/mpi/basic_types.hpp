@@ -6,10 +6,10 @@
 
 namespace sluice::mpi_rma {
 
-/// The type, if it is predefined and has a name; else null.
+/// The type, if it is one of the table; else null.
 const Basic* named_type(MPI_Datatype type);
 
-/// A predefined type without a name, as MPI_Type_create_f90_real makes: an element of `kind`.
-const Basic* unnamed_type(MPI_Datatype type, Kind kind);
+/// Another predefined type, as MPI_Type_create_f90_real makes: an element of `kind`.
+const Basic* other_type(MPI_Datatype type, Kind kind);
 
 }  // namespace sluice::mpi_rma

@@ -28,15 +28,16 @@ void check_operation(MPI_Op op, const Basic& basic) {
   if (!defined(op, basic.kind)) throw Refused(MPI_ERR_OP, "the operation is not defined for elements of this type");
 }
 
+void copy_elements(const Basic& basic, std::byte* to, const std::byte* from, std::size_t count) {
+  each_data(basic, count, [&](std::size_t at, std::size_t bytes) { std::memcpy(to + at, from + at, bytes); });
+}
+
 void apply(MPI_Op op, const Basic& basic, const void* operands, void* there, std::size_t count) {
   if (op == MPI_NO_OP || count == 0) return;
   const auto* from = static_cast<const std::byte*>(operands);
   auto* to = static_cast<std::byte*>(there);
   if (const ChangeElements change = change_of(op, basic)) return change(to, from, nullptr, count * basic.size);
-  if (op == MPI_REPLACE) {
-    std::memcpy(to, from, (count - 1) * basic.extent + basic.span());
-    return;
-  }
+  if (op == MPI_REPLACE) return copy_elements(basic, to, from, count);
   constexpr std::size_t kMost = std::numeric_limits<int>::max() / 2;
   while (count > 0) {
     const std::size_t part = std::min(count, kMost);

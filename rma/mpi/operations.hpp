@@ -15,6 +15,9 @@ bool defined(MPI_Op op, Kind kind);
 /// @throws Refused{MPI_ERR_OP} if the operation is not one of MPI's own, or not defined for this type.
 void check_operation(MPI_Op op, const Basic& basic);
 
+/// Copies `count` elements that lie at their extent, and leaves what is between their data.
+void copy_elements(const Basic& basic, std::byte* to, const std::byte* from, std::size_t count);
+
 /// Changes `count` elements at `there`, which lie at their extent, by those at `operands`.
 void apply(MPI_Op op, const Basic& basic, const void* operands, void* there, std::size_t count);
 

@@ -5,9 +5,31 @@ namespace sluice::mpi_rma {
 
 namespace {
 
-/// The kind of the predefined types without a name that a combiner makes.
+/// MPI's numbers of arguments by which a type was made.
+struct Envelope {
+#if MPI_VERSION >= 4
+  using Number = MPI_Count;
+#else
+  using Number = int;
+#endif
+  explicit Envelope(MPI_Datatype type) {
+#if MPI_VERSION >= 4
+    PMPI_Type_get_envelope_c(type, &ints, &addresses, &counts, &types, &combiner);
+#else
+    PMPI_Type_get_envelope(type, &ints, &addresses, &types, &combiner);
+#endif
+  }
+  Number ints = 0;
+  Number addresses = 0;
+  Number counts = 0;
+  Number types = 0;
+  int combiner = MPI_COMBINER_NAMED;
+};
+
+/// The kind of the predefined types of a combiner.
 std::optional<Kind> kind_of(int combiner) {
   switch (combiner) {
+    case MPI_COMBINER_NAMED: return Kind::other;
     case MPI_COMBINER_F90_REAL: return Kind::floating;
     case MPI_COMBINER_F90_COMPLEX: return Kind::complex;
     case MPI_COMBINER_F90_INTEGER: return Kind::integer;
@@ -18,52 +40,35 @@ std::optional<Kind> kind_of(int combiner) {
 }  // namespace
 
 TypeContents::TypeContents(MPI_Datatype type) {
+  const Envelope envelope(type);
+  combiner_ = envelope.combiner;
+  if (predefined_kind()) return;
+  ints_.resize(static_cast<std::size_t>(envelope.ints));
+  addresses_.resize(static_cast<std::size_t>(envelope.addresses));
+  types_.resize(static_cast<std::size_t>(envelope.types));
 #if MPI_VERSION >= 4
-  MPI_Count ints = 0;
-  MPI_Count addresses = 0;
-  MPI_Count counts = 0;
-  MPI_Count types = 0;
-  PMPI_Type_get_envelope_c(type, &ints, &addresses, &counts, &types, &combiner_);
-  const bool large = counts > 0;
-#else
-  int ints = 0;
-  int addresses = 0;
-  int types = 0;
-  PMPI_Type_get_envelope(type, &ints, &addresses, &types, &combiner_);
-#endif
-  if (combiner_ == MPI_COMBINER_NAMED || unnamed_kind()) return;
-  ints_.resize(static_cast<std::size_t>(ints));
-  addresses_.resize(static_cast<std::size_t>(addresses));
-  types_.resize(static_cast<std::size_t>(types));
-#if MPI_VERSION >= 4
-  if (large) {
-    std::vector<MPI_Count> all(static_cast<std::size_t>(counts));
-    PMPI_Type_get_contents_c(type, ints, addresses, counts, types, ints_.data(), addresses_.data(), all.data(),
-                             types_.data());
+  if (envelope.counts > 0) {
+    std::vector<MPI_Count> all(static_cast<std::size_t>(envelope.counts));
+    PMPI_Type_get_contents_c(type, envelope.ints, envelope.addresses, envelope.counts, envelope.types, ints_.data(),
+                             addresses_.data(), all.data(), types_.data());
     counts_.assign(all.begin(), all.end());
     return;
   }
 #endif
-  PMPI_Type_get_contents(type, static_cast<int>(ints), static_cast<int>(addresses), static_cast<int>(types),
-                         ints_.data(), addresses_.data(), types_.data());
+  PMPI_Type_get_contents(type, static_cast<int>(envelope.ints), static_cast<int>(envelope.addresses),
+                         static_cast<int>(envelope.types), ints_.data(), addresses_.data(), types_.data());
 }
 
 TypeContents::~TypeContents() {
-  for (MPI_Datatype& type : types_) {
-    int ints = 0;
-    int addresses = 0;
-    int types = 0;
-    int combiner = MPI_COMBINER_NAMED;
-    PMPI_Type_get_envelope(type, &ints, &addresses, &types, &combiner);
-    if (combiner != MPI_COMBINER_NAMED && !kind_of(combiner)) PMPI_Type_free(&type);
-  }
+  for (MPI_Datatype& type : types_)
+    if (!kind_of(Envelope(type).combiner)) PMPI_Type_free(&type);
 }
 
-std::optional<Kind> TypeContents::unnamed_kind() const { return kind_of(combiner_); }
+std::optional<Kind> TypeContents::predefined_kind() const { return kind_of(combiner_); }
 
 std::int64_t TypeContents::next_count() {
   if (!counts_.empty()) return counts_.at(count_at_++);
-  return ints_.at(count_at_++);
+  return next_int();
 }
 
 std::int64_t TypeContents::next_address() {

@@ -22,9 +22,11 @@ class TypeContents {
   ~TypeContents();
 
   int combiner() const { return combiner_; }
-  /// The kind of a predefined type that has no name; none: it is no such type.
-  std::optional<Kind> unnamed_kind() const;
+  /// The kind of a predefined type, as far as MPI tells: `other` for each one with a name. None: the type is derived.
+  std::optional<Kind> predefined_kind() const;
   const std::vector<MPI_Datatype>& types() const { return types_; }
+  /// The next argument that is an int however large the counts are.
+  int next_int() { return ints_.at(int_at_++); }
   /// The next argument that counts values.
   std::int64_t next_count();
   /// The next argument in bytes.
@@ -34,8 +36,9 @@ class TypeContents {
   int combiner_ = MPI_COMBINER_NAMED;
   std::vector<int> ints_;
   std::vector<MPI_Aint> addresses_;
-  std::vector<std::int64_t> counts_;  // of a type that was made with large counts: all of both, in order
+  std::vector<std::int64_t> counts_;  // of a type that was made with large counts: those and addresses, in order
   std::vector<MPI_Datatype> types_;
+  std::size_t int_at_ = 0;
   std::size_t count_at_ = 0;
   std::size_t address_at_ = 0;
 };

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -18,7 +17,7 @@ namespace {
 
 /// Adds elements, as a part of the last run if they follow it.
 void add_run(Flat& flat, const Run& run) {
-  if (run.count == 0) return;
+  if (run.count == 0 || run.basic->size == 0) return;  // of no bytes: MPI_UB, of MPI 2
   if (!flat.runs.empty()) {
     Run& last = flat.runs.back();
     const auto next = last.offset + static_cast<std::ptrdiff_t>(last.count * last.basic->extent);
@@ -66,32 +65,82 @@ void append_struct(Flat& flat, TypeContents& contents) {
   }
 }
 
-/// MPI itself tells where the elements of a type with a complicated layout are: it packs a buffer in which each byte
-/// holds a part of its own offset.
-void append_as_packed(Flat& flat, const Flat& child, MPI_Datatype type) {
-  MPI_Aint lower = 0;
-  MPI_Aint extent = 0;
-  int size = 0;
-  PMPI_Type_get_true_extent(type, &lower, &extent);
-  PMPI_Type_size(type, &size);
-  std::vector<std::uint64_t> offsets(static_cast<std::size_t>(size));
-  std::vector<unsigned char> buffer(static_cast<std::size_t>(extent));
-  std::vector<unsigned char> packed(offsets.size());
-  for (unsigned shift = 0; shift < 64 && (extent >> shift) > 0; shift += 8) {
-    for (std::size_t i = 0; i < buffer.size(); ++i) buffer[i] = static_cast<unsigned char>(i >> shift);
-    int position = 0;
-    PMPI_Pack(buffer.data() - lower, 1, type, packed.data(), size, &position, MPI_COMM_SELF);
-    for (std::size_t i = 0; i < packed.size(); ++i) offsets[i] |= std::uint64_t{packed[i]} << shift;
+/// The facts that follow from the runs.
+void finish(Flat& flat, std::ptrdiff_t extent) {
+  flat.extent = extent;
+  for (const Run& run : flat.runs) {
+    const auto end = run.offset + static_cast<std::ptrdiff_t>((run.count - 1) * run.basic->extent + run.basic->span());
+    flat.begin = flat.elements == 0 ? run.offset : std::min(flat.begin, run.offset);
+    flat.end = flat.elements == 0 ? end : std::max(flat.end, end);
+    flat.elements += run.count;
+    flat.bytes += run.count * run.basic->size;
+    if (flat.only == nullptr) flat.only = run.basic;
   }
-  for (std::size_t at = 0; at < offsets.size();) {
-    for (const Run& run : child.runs) {
-      for (std::size_t i = 0; i < run.count && at < offsets.size(); ++i, at += run.basic->size)
-        add_run(flat, {lower + static_cast<std::ptrdiff_t>(offsets[at]), 1, run.basic});
-    }
-  }
+  const auto differs = [&](const Run& run) { return run.basic != flat.only; };
+  if (std::ranges::any_of(flat.runs, differs)) flat.only = nullptr;
+  flat.dense = flat.runs.size() == 1 && flat.only->dense() && extent == static_cast<std::ptrdiff_t>(flat.bytes);
 }
 
-void append_derived(Flat& flat, MPI_Datatype type, TypeContents& contents) {
+/// The indices that a type has in one dimension of an array: blocks of `length`, `stride` apart, below `end`.
+struct Blocks {
+  std::int64_t size = 0;  ///< of the array
+  std::int64_t first = 0;
+  std::int64_t length = 0;
+  std::int64_t stride = 0;
+  std::int64_t end = 0;
+};
+
+std::vector<Blocks> read_subarray(TypeContents& contents) {
+  std::vector<Blocks> dimensions(static_cast<std::size_t>(contents.next_int()));
+  for (Blocks& blocks : dimensions) blocks.size = blocks.stride = contents.next_count();
+  for (Blocks& blocks : dimensions) blocks.length = contents.next_count();
+  for (Blocks& blocks : dimensions) {
+    blocks.first = contents.next_count();
+    blocks.end = blocks.first + blocks.length;
+  }
+  return dimensions;
+}
+
+/// MPI 4.0, 5.1.4: every distribution is a cyclic one of blocks.
+std::vector<Blocks> read_distributed_array(TypeContents& contents) {
+  std::int64_t processes = contents.next_int();
+  std::int64_t rank = contents.next_int();
+  std::vector<Blocks> dimensions(static_cast<std::size_t>(contents.next_int()));
+  for (Blocks& blocks : dimensions) blocks.size = blocks.end = contents.next_count();
+  std::vector<int> distributions(dimensions.size());
+  for (int& distribution : distributions) distribution = contents.next_int();
+  for (Blocks& blocks : dimensions) blocks.length = contents.next_int();
+  for (std::size_t i = 0; i < dimensions.size(); ++i) {
+    Blocks& blocks = dimensions[i];
+    const std::int64_t parts = contents.next_int();
+    if (distributions[i] == MPI_DISTRIBUTE_NONE) {
+      blocks.length = blocks.size;
+    } else if (blocks.length == MPI_DISTRIBUTE_DFLT_DARG) {
+      blocks.length = distributions[i] == MPI_DISTRIBUTE_BLOCK ? (blocks.size + parts - 1) / parts : 1;
+    }
+    processes /= parts;
+    blocks.first = rank / processes * blocks.length;
+    blocks.stride = parts * blocks.length;
+    rank %= processes;
+  }
+  return dimensions;
+}
+
+/// A part of an array of values of a type, dimension by dimension, from the one that is contiguous in memory on.
+void append_array(Flat& flat, const Flat& child, TypeContents& contents, std::vector<Blocks> dimensions) {
+  if (contents.next_int() == MPI_ORDER_C) std::ranges::reverse(dimensions);
+  Flat part = child;
+  for (const Blocks& blocks : dimensions) {
+    Flat parts;
+    for (std::int64_t at = blocks.first; at < blocks.end; at += blocks.stride)
+      append(parts, part, at * part.extent, std::min(blocks.length, blocks.end - at));
+    finish(parts, blocks.size * part.extent);
+    part = std::move(parts);
+  }
+  append(flat, part, 0, 1);
+}
+
+void append_derived(Flat& flat, TypeContents& contents) {
   const int combiner = contents.combiner();
   if (combiner == MPI_COMBINER_STRUCT) return append_struct(flat, contents);
   const Flat& child = flat_of(contents.types().at(0));
@@ -105,29 +154,10 @@ void append_derived(Flat& flat, MPI_Datatype type, TypeContents& contents) {
     case MPI_COMBINER_HINDEXED: return append_blocks(flat, child, contents, true, false);
     case MPI_COMBINER_INDEXED_BLOCK: return append_blocks(flat, child, contents, false, true);
     case MPI_COMBINER_HINDEXED_BLOCK: return append_blocks(flat, child, contents, true, true);
-    case MPI_COMBINER_SUBARRAY:
-    case MPI_COMBINER_DARRAY: return append_as_packed(flat, child, type);
+    case MPI_COMBINER_SUBARRAY: return append_array(flat, child, contents, read_subarray(contents));
+    case MPI_COMBINER_DARRAY: return append_array(flat, child, contents, read_distributed_array(contents));
     default: throw Refused(MPI_ERR_TYPE, "a datatype of an unknown kind, " + std::to_string(combiner));
   }
-}
-
-/// The facts that follow from the runs.
-void finish(Flat& flat, MPI_Datatype type) {
-  MPI_Aint lower = 0;
-  MPI_Aint extent = 0;
-  PMPI_Type_get_extent(type, &lower, &extent);
-  flat.extent = extent;
-  for (const Run& run : flat.runs) {
-    const auto end = run.offset + static_cast<std::ptrdiff_t>((run.count - 1) * run.basic->extent + run.basic->span());
-    flat.begin = flat.elements == 0 ? run.offset : std::min(flat.begin, run.offset);
-    flat.end = flat.elements == 0 ? end : std::max(flat.end, end);
-    flat.elements += run.count;
-    flat.bytes += run.count * run.basic->size;
-    if (flat.only == nullptr) flat.only = run.basic;
-  }
-  const auto differs = [&](const Run& run) { return run.basic != flat.only; };
-  if (std::ranges::any_of(flat.runs, differs)) flat.only = nullptr;
-  flat.dense = flat.runs.size() == 1 && flat.only->dense() && extent == static_cast<MPI_Aint>(flat.bytes);
 }
 
 std::unique_ptr<const Flat> flatten(MPI_Datatype type) {
@@ -136,13 +166,16 @@ std::unique_ptr<const Flat> flatten(MPI_Datatype type) {
     add_run(*flat, {0, 1, named});
   } else {
     TypeContents contents(type);
-    if (const auto kind = contents.unnamed_kind()) {
-      add_run(*flat, {0, 1, unnamed_type(type, *kind)});
+    if (const auto kind = contents.predefined_kind()) {
+      add_run(*flat, {0, 1, other_type(type, *kind)});
     } else {
-      append_derived(*flat, type, contents);
+      append_derived(*flat, contents);
     }
   }
-  finish(*flat, type);
+  MPI_Aint lower = 0;
+  MPI_Aint extent = 0;
+  PMPI_Type_get_extent(type, &lower, &extent);
+  finish(*flat, extent);
   return flat;
 }
 
@@ -159,6 +192,14 @@ int flat_key() {
     return made;
   }();
   return key;
+}
+
+/// The elements of a type, if a thread has found them before; else null.
+const Flat* known_flat(MPI_Datatype type) {
+  void* found = nullptr;
+  int flag = 0;
+  PMPI_Type_get_attr(type, flat_key(), static_cast<void*>(&found), &flag);
+  return flag != 0 ? static_cast<const Flat*>(found) : nullptr;
 }
 
 const Flat& named_flat(MPI_Datatype type) {
@@ -193,10 +234,12 @@ const Flat& flat_of(MPI_Datatype type) {
     next = {type, &named_flat(type)};
     return *next.flat;
   }
-  void* found = nullptr;
-  int flag = 0;
-  PMPI_Type_get_attr(type, flat_key(), static_cast<void*>(&found), &flag);
-  if (flag != 0) return *static_cast<const Flat*>(found);
+  if (const Flat* const known = known_flat(type)) return *known;
+  // One thread sets the attribute: setting it again would delete elements that another thread uses. Types contain
+  // types.
+  static std::recursive_mutex& mutex = *new std::recursive_mutex;
+  const std::lock_guard lock(mutex);
+  if (const Flat* const known = known_flat(type)) return *known;
   std::unique_ptr<const Flat> flat = flatten(type);
   const Flat& made = *flat;
   PMPI_Type_set_attr(type, flat_key(), const_cast<Flat*>(flat.release()));

@@ -13,7 +13,7 @@
 namespace sluice::mpi_rma {
 
 /// Properties of a predefined type that the operations of MPI need (MPI 4.0, 6.9.2).
-enum class Kind : std::uint8_t { integer, floating, complex, logical, bytes, pair };
+enum class Kind : std::uint8_t { integer, floating, complex, logical, bytes, pair, other };
 
 /// A predefined type.
 struct Basic {
@@ -86,6 +86,16 @@ void each_run(const Flat& flat, std::size_t count, Visit visit) {
   }
 }
 
+/// Calls `visit(offset, bytes)` for the bytes of data of so many elements at their extent.
+template <class Visit>
+void each_data(const Basic& basic, std::size_t count, Visit visit) {
+  if (basic.dense()) return visit(std::size_t{0}, count * basic.size);
+  for (std::size_t i = 0; i < count; ++i) {
+    visit(i * basic.extent, basic.first);
+    if (basic.second_at != 0) visit(i * basic.extent + basic.second_at, sizeof(int));
+  }
+}
+
 /// Calls `visit(offset, bytes)` for the bytes of data, in the order of the elements; bytes that adjoin are one piece.
 template <class Visit>
 void each_piece(const Flat& flat, std::size_t count, Visit visit) {
@@ -101,11 +111,8 @@ void each_piece(const Flat& flat, std::size_t count, Visit visit) {
     length = bytes;
   };
   each_run(flat, count, [&](std::ptrdiff_t offset, std::size_t n, const Basic& basic) {
-    if (basic.dense() && basic.second_at == 0) return add(offset, n * basic.size);
-    for (std::size_t i = 0; i < n; ++i, offset += static_cast<std::ptrdiff_t>(basic.extent)) {
-      add(offset, basic.first);
-      if (basic.second_at != 0) add(offset + static_cast<std::ptrdiff_t>(basic.second_at), sizeof(int));
-    }
+    each_data(basic, n,
+              [&](std::size_t at, std::size_t bytes) { add(offset + static_cast<std::ptrdiff_t>(at), bytes); });
   });
   if (length > 0) visit(begin, length);
 }

@@ -39,6 +39,7 @@ void expect_served(int ranks, const std::string& names, const std::string& setti
 
 TEST(MpiWindows, every_type_and_operation_gives_what_mpi_reduces) { expect_served(2, "types"); }
 TEST(MpiWindows, layouts_may_differ_and_a_reduction_sees_elements) { expect_served(2, "layouts bottom"); }
+TEST(MpiWindows, types_of_any_kind_are_as_mpi_packs_them) { expect_served(2, "random_types large_types other_types"); }
 TEST(MpiWindows, accumulates_of_all_ranks_are_atomic) { expect_served(3, "atomics"); }
 TEST(MpiWindows, accumulates_change_their_elements_and_no_others) { expect_served(2, "accumulates"); }
 TEST(MpiWindows, accumulates_of_any_length_take_turns_at_each_element) { expect_served(3, "turns"); }
@@ -68,6 +69,7 @@ TEST(MpiThreads, have_windows_of_their_own) { expect_served(2, "threads_many_win
 TEST(MpiThreads, lock_different_ranks) { expect_served(3, "threads_locks"); }
 TEST(MpiThreads, lock_while_a_rank_locks_all_for_the_first_time) { expect_served(3, "threads_first_lock_all"); }
 TEST(MpiThreads, make_and_free_windows) { expect_served(2, "threads_make"); }
+TEST(MpiThreads, use_a_type_for_the_first_time) { expect_served(1, "threads_first_use"); }
 TEST(MpiThreads, access_while_another_one_detaches) {
   expect_served(2, "threads_detach", "SLUICE_LOG=info SLUICE_CONNECT_TIMEOUT=20s");
 }

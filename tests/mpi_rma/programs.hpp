@@ -14,6 +14,9 @@ void run_counted();
 void run_types();
 void run_layouts();
 void run_bottom();
+void run_random_types();
+void run_large_types();
+void run_other_types();
 // accumulates.cpp
 void run_accumulates();
 // atomics.cpp
@@ -54,6 +57,7 @@ void run_threads_many_windows();
 void run_threads_locks();
 void run_threads_first_lock_all();
 void run_threads_make();
+void run_threads_first_use();
 void run_threads_detach();  // detaching.cpp
 // mixed.cpp
 void run_mixed();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several threads of a rank use windows at the same time: MPI_THREAD_MULTIPLE.
+#include <barrier>
 #include <cstdint>
 #include <random>
 #include <thread>
@@ -249,4 +250,39 @@ void run_threads_make() {
     }
   });
   for (MPI_Comm& comm : comms) MPI_Comm_free(&comm);
+}
+
+/// Threads use a type for the first time at once, each in a window of its own.
+void run_threads_first_use() {
+  constexpr int kBlocks = 20000;  // so many that a thread still uses them when another one has found them too
+  constexpr int kTypes = 20;
+  std::vector<int> places(kBlocks);
+  for (int i = 0; i < kBlocks; ++i) places[static_cast<std::size_t>(i)] = 2 * i;
+  std::vector<int> source(2 * kBlocks);
+  for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<int>(i);
+  std::vector<std::unique_ptr<Shared<int>>> windows;
+  for (int i = 0; i < kThreads; ++i) windows.push_back(std::make_unique<Shared<int>>(2 * kBlocks));
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  std::barrier all(kThreads);
+  on_threads([&](int thread, std::minstd_rand&) {
+    const Shared<int>& shared = *windows[static_cast<std::size_t>(thread)];
+    for (int k = 0; k < kTypes; ++k) {
+      if (thread == 0) {
+        MPI_Type_create_indexed_block(kBlocks, 1, places.data(), MPI_INT, &type);
+        MPI_Type_commit(&type);
+      }
+      all.arrive_and_wait();
+      MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, shared.window);
+      MPI_Put(source.data(), 1, type, 0, 0, 1, type, shared.window);
+      MPI_Win_unlock(0, shared.window);
+      bool put = true;
+      for (int i = 0; i < 2 * kBlocks; ++i) {
+        put = put && shared.memory[i] == (i % 2 == 0 ? i : 0);
+        shared.memory[i] = 0;
+      }
+      expect(put, "what was put with a type that is new");
+      all.arrive_and_wait();
+      if (thread == 0) MPI_Type_free(&type);
+    }
+  });
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Predefined types and operations, and types that programs make.
+#include <algorithm>
 #include <complex>
 #include <cstdint>
 #include <cstring>
@@ -166,7 +167,104 @@ std::vector<MPI_Datatype> layouts() {
   return types;
 }
 
+/// The bytes between the data of pairs stay as they are, at both ends.
+void check_padding(Shared<std::byte>& shared) {
+  struct Pair {
+    short value;
+    unsigned short between;
+    int index;
+  };
+  const int next = (world_rank() + 1) % world_size();
+  const Pair before{1, 0x1111, 2};
+  const Pair operand{3, 0x2222, 4};
+  MPI_Win_lock(MPI_LOCK_EXCLUSIVE, next, 0, shared.window);
+  for (const MPI_Op op : {MPI_REPLACE, MPI_MAXLOC}) {
+    Pair found{0, 0x3333, 0};
+    MPI_Put(&before, sizeof before, MPI_BYTE, next, 0, sizeof before, MPI_BYTE, shared.window);
+    MPI_Win_flush(next, shared.window);
+    MPI_Get_accumulate(&operand, 1, MPI_SHORT_INT, &found, 1, MPI_SHORT_INT, next, 0, 1, MPI_SHORT_INT, op,
+                       shared.window);
+    MPI_Win_flush(next, shared.window);
+    expect(found.value == 1 && found.index == 2, "a pair that was there before");
+    expect_equal(found.between, 0x3333, "what is between the data of a result");
+    MPI_Get(&found, sizeof found, MPI_BYTE, next, 0, sizeof found, MPI_BYTE, shared.window);
+    MPI_Win_flush(next, shared.window);
+    expect(found.value == 3 && found.index == 4, "a pair that was changed");
+    expect_equal(found.between, 0x1111, "what is between the data at the target");
+  }
+  MPI_Win_unlock(next, shared.window);
+}
+
+/// A predefined type for which MPI defines no operation is moved as bytes, alone and in a struct.
+void check_moved(Shared<std::byte>& shared, MPI_Datatype type) {
+  int bytes = 0;
+  MPI_Type_size(type, &bytes);
+  const auto size = static_cast<std::size_t>(bytes);
+  std::vector<std::byte> elements(2 * size);
+  for (std::size_t i = 0; i < elements.size(); ++i) elements[i] = static_cast<std::byte>(i + 1);
+  std::vector<std::byte> found(elements.size());
+  MPI_Datatype both = MPI_DATATYPE_NULL;
+  const int lengths[] = {1, 1};
+  const MPI_Aint places[] = {0, bytes};
+  const MPI_Datatype types[] = {type, type};
+  MPI_Type_create_struct(2, lengths, places, types, &both);
+  MPI_Type_commit(&both);
+  const int next = (world_rank() + 1) % world_size();
+  const MPI_Win window = shared.window;
+  MPI_Win_lock(MPI_LOCK_EXCLUSIVE, next, 0, window);
+  MPI_Put(elements.data(), 1, both, next, 0, 2, type, window);
+  MPI_Win_flush(next, window);
+  MPI_Get_accumulate(elements.data() + size, 1, type, found.data(), 1, type, next, 0, 1, type, MPI_REPLACE, window);
+  MPI_Win_flush(next, window);
+  expect(std::equal(found.begin(), found.begin() + bytes, elements.begin()),
+         "what was put of a type without operations");
+  MPI_Get(found.data(), 2, type, next, 0, 1, both, window);
+  MPI_Win_flush(next, window);
+  expect(std::equal(found.begin(), found.begin() + bytes, elements.begin() + bytes), "what a type was replaced by");
+  expect(std::equal(found.begin() + bytes, found.end(), elements.begin() + bytes), "what was put by a struct");
+  expect_equal(class_of(MPI_Accumulate(elements.data(), 1, type, next, 0, 1, type, MPI_BAND, window)), MPI_ERR_OP,
+               "an operation on a type without operations");
+  MPI_Win_unlock(next, window);
+  MPI_Type_free(&both);
+}
+
+#ifdef MPICH_VERSION
+/// A type of MPI 2 that marks an upper bound is no element.
+void check_bound(Shared<std::byte>& shared) {
+  const int lengths[] = {1, 1};
+  const MPI_Aint places[] = {0, 12};
+  const MPI_Datatype types[] = {MPI_INT, MPI_UB};
+  MPI_Datatype bounded = MPI_DATATYPE_NULL;
+  MPI_Type_create_struct(2, lengths, places, types, &bounded);
+  MPI_Type_commit(&bounded);
+  const int next = (world_rank() + 1) % world_size();
+  const int ones[] = {1, 1, 1, 1};
+  int found[4] = {};
+  MPI_Win_lock(MPI_LOCK_EXCLUSIVE, next, 0, shared.window);
+  MPI_Put(&found, 4, MPI_INT, next, 0, 4, MPI_INT, shared.window);
+  MPI_Win_flush(next, shared.window);
+  MPI_Accumulate(&ones, 2, MPI_INT, next, 0, 2, bounded, MPI_SUM, shared.window);
+  MPI_Win_flush(next, shared.window);
+  MPI_Get(&found, 4, MPI_INT, next, 0, 4, MPI_INT, shared.window);
+  MPI_Win_unlock(next, shared.window);
+  expect(found[0] == 1 && found[1] + found[2] == 0 && found[3] == 1, "an accumulate of a type with a bound");
+  MPI_Type_free(&bounded);
+}
+#endif
+
 }  // namespace
+
+void run_other_types() {
+  Shared<std::byte> shared(128);
+  MPI_Win_set_errhandler(shared.window, MPI_ERRORS_RETURN);
+  check_padding(shared);
+#ifdef MPICH_VERSION
+  check_bound(shared);
+#endif
+#ifdef MPI_COMPLEX32
+  if (MPI_COMPLEX32 != MPI_DATATYPE_NULL) check_moved(shared, MPI_COMPLEX32);
+#endif
+}
 
 void run_types() {
   for (const bool allocate : {true, false}) {

@@ -25,8 +25,14 @@ void run_types() {
   std::array<int, kMpisRows * kMpisRows> matrix{};
   for (std::size_t i = 0; i < matrix.size(); ++i) matrix[i] = stamp(world_rank(), 1, static_cast<int>(i));
   std::vector<int> row(kMpisRows, -7);
+  const std::array<int, 2> sizes{kMpisRows, kMpisRows};
+  const std::array<int, 2> part{kMpisRows, 1};
+  const std::array<int, 2> first{0, 2};
+  MPI_Datatype subarray = MPI_DATATYPE_NULL;  // not committed, since it is a part of a type
   MPI_Datatype column = MPI_DATATYPE_NULL;
-  MPI_Type_vector(kMpisRows, 1, kMpisRows, MPI_INT, &column);
+  MPI_Type_create_subarray(2, sizes.data(), part.data(), first.data(), MPI_ORDER_C, MPI_INT, &subarray);
+  MPI_Type_contiguous(1, subarray, &column);
+  MPI_Type_free(&subarray);
   MPI_Type_commit(&column);
   struct Gaps {
     char tag;
@@ -41,7 +47,7 @@ void run_types() {
   MPI_Type_create_struct(2, lengths.data(), places.data(), kinds.data(), &gaps);
   MPI_Type_commit(&gaps);
   std::vector<MPIS_Request> requests{
-      send_of(&matrix[2], 1, peer, 0, MPI_COMM_WORLD, column), receive_of(row.data(), kMpisRows, peer),
+      send_of(matrix.data(), 1, peer, 0, MPI_COMM_WORLD, column), receive_of(row.data(), kMpisRows, peer),
       send_of(&out_gaps, 1, peer, 1, MPI_COMM_WORLD, gaps), receive_of(&in_gaps, 1, peer, 1, MPI_COMM_WORLD, gaps)};
   MPI_Type_free(&column);
   MPI_Type_free(&gaps);
