@@ -3,7 +3,6 @@
 // posted by the engine when its bell was rung.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -191,10 +190,11 @@ class EngineAccess : public Access, public Posting {
         bounds_(std::move(bounds)), requests_(static_cast<std::size_t>(depth)) {}
 
   // Words whose sleepers are those of `watch.done`.
-  base::Word sent;     ///< the last epoch that was posted, or will not be
-  base::Word counted;  ///< the last epoch whose count is known to be at the peer, of those whose counts are not awaited
+  base::Word sent;  ///< the last epoch that was posted, or will not be
+  base::Word
+      counted;  ///< how many of the messages that count accesses, and that nothing answers, are known to be there
 
-  /// The last epoch that has completed while its count may be on its way.
+  /// How many such messages have left.
   std::uint64_t uncounted() const noexcept { return uncounted_.value.load(std::memory_order_acquire); }
   /// No count is on its way.
   bool all_counted() const noexcept { return base::reached(counted, uncounted()); }
@@ -211,10 +211,8 @@ class EngineAccess : public Access, public Posting {
   bool awaited() const noexcept final { return bell_.awaited(); }
 
  protected:
-  /// The access of this epoch, which completes, is counted by a message that nothing answers. One thread at a time.
-  void counts_unawaited(std::uint64_t epoch) noexcept {
-    uncounted_.value.store(std::max(uncounted(), epoch), std::memory_order_release);
-  }
+  /// An access that completes is counted by a message that nothing answers. One thread at a time.
+  void counts_unawaited() noexcept { uncounted_.value.store(uncounted() + 1, std::memory_order_release); }
 
  private:
   /// Starts to carry the request out. False: busy, to be called again next turn. Ends with `over`, now or in `poll`.

@@ -603,7 +603,7 @@ void TargetCore::await_turn(device::Lane lane, std::uint64_t epoch, Kind kind, c
 
 /// Waits until the owner has the counts of all accesses that have completed.
 void TargetCore::await_counts(device::Lane lane, std::uint64_t epoch) {
-  if (!posts_ || posted_->settle_counts()) return;
+  if (!connected() || !posts_ || posted_->settle_counts()) return;
   device::wait(lane, {&posted_->counted, posted_->uncounted(), &done_parking, epoch, "wait for counts"}, *this,
                helper());
 }

@@ -140,7 +140,7 @@ class TargetCore final : public ChannelEnd {
   /// Nothing is under way, so that `flush` has nothing to do.
   bool idle() const noexcept {
     return base::reached(done, epochs_.by_host()) && agent_.load(std::memory_order_acquire) == nullptr &&
-           (!posts_ || posted_->all_counted());
+           (!connected() || !posts_ || posted_->all_counted());
   }
   /// The owner has detached the piece, and what was enqueued before has completed.
   bool is_left() const noexcept { return shut() && !failed() && passed(); }

@@ -165,7 +165,7 @@ class RmaAccess final : public EngineAccess, private Mover {
         if (posted == Posted::busy) return false;
         flight->count.reset();
         const std::uint64_t epoch = flight->operation.epoch;
-        if (!answered) counts_unawaited(epoch);
+        if (!answered) counts_unawaited();
         if (posted == Posted::over) over(epoch);
         return true;
       });
@@ -187,8 +187,10 @@ class RmaAccess final : public EngineAccess, private Mover {
       return write_number(flush(), {}, true) != Posted::busy;
     });
   }
-  /// Counts up to this one have arrived, or nothing will be known of them.
-  void end_counts(std::uint64_t last) noexcept { base::raise(counted, last, watch_.done_parking); }
+  /// So many counts have arrived, or nothing will be known of them.
+  void end_counts(std::uint64_t last) noexcept {
+    base::raise(counted, std::max(last, counted.value.load(std::memory_order_relaxed)), watch_.done_parking);
+  }
 
   /// A registration ends with its region, so the last one is not used for memory that the program has freed.
   std::shared_ptr<Registration> registration_of(std::span<std::byte> local) {
@@ -207,7 +209,10 @@ class RmaAccess final : public EngineAccess, private Mover {
       suspect(why);
       RmaPut::Rider::suspect(there_, operation, why);
     }
-    if (&flight == &flush() && !failed) end_counts(operation.epoch);
+    if (&flight == &flush() && !failed) {
+      end_counts(operation.epoch);
+      if (flush_is_due()) station_.attend_to(*this);
+    }
     if (operation.piece) return;  // the access ends with its last piece, or is left out
     if (!failed && (!flight.count || lost())) return over(operation.epoch);
     if (failed) {

@@ -199,8 +199,8 @@ SLUICE_EXPORT std::vector<Extent> strided(std::size_t count, std::size_t bytes, 
 ///
 /// @par Counted accesses
 ///   If this rank does not map the counters, the owner's engine raises them, by a number that travels with the access
-///   (see `describe`), or else a thread of the owner does. With the thread, the stream waits until a counted get of
-///   more than 1024 bytes has completed, and for a counted put of more than 4096 as `put_tagged` does.
+///   (see `describe`), or else a thread of the owner does. With the thread, for more than 4096 bytes, the stream waits
+///   until a counted get has completed, and for a counted put as `put_tagged` does.
 ///
 /// @par GPUs
 ///   A window may be of a GPU's memory, for peers that map it, which are on the same host, or that reach it by a
