@@ -845,8 +845,8 @@ void move_all(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, Ki
   return static_cast<TargetCore&>(usable_here(end));
 }
 
-/// What this thread has stored to mapped memory is visible before what it stores later. On aarch64, stores of a put
-/// would else pass those of an earlier one.
+/// Earlier stores of this thread to mapped memory are visible before later ones. On aarch64, the stores of a put could
+/// otherwise pass those of an earlier one.
 void order_stores() noexcept { std::atomic_thread_fence(std::memory_order_release); }
 
 void flush_all(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, bool local) {

@@ -101,7 +101,7 @@ int free_window(RmaWindow& window, MPI_Win* handle) {
   if (result != MPI_SUCCESS) return result;
   const int closed = serve(window, [](RmaWindow& its, Epochs::Lock& lock) { its.close(lock); });
   const MPI_Win freed = *handle;
-  const int deleted = PMPI_Win_free(handle);  // calls the program's functions for its attributes, which may ask for it
+  const int deleted = PMPI_Win_free(handle);  // calls the program's functions for its attributes, which may use it
   drop_window(freed, window);
   return closed != MPI_SUCCESS ? closed : deleted;
 }

@@ -115,7 +115,7 @@ inline bool take_turn(const Direct& found) noexcept {
   return true;
 }
 
-/// What was stored to mapped memory is visible before what is stored later.
+/// Earlier stores to mapped memory are visible before later ones.
 inline void order_stores() noexcept { std::atomic_thread_fence(std::memory_order_release); }
 
 /// True if nothing is left to wait for at the rank.
