@@ -12,6 +12,7 @@
 #include "base/limit.hpp"
 #include "base/log.hpp"
 #include "rma/epochs.hpp"
+#include "rma/first_failure.hpp"
 #include "rma/group.hpp"
 #include "rma/host_call.hpp"
 #include "rma/patience.hpp"
@@ -148,8 +149,10 @@ void CollectiveWindow::Impl::call(std::optional<Timeout> timeout, Work work) {
   if (closing_ || locks == nullptr || words == nullptr || timeout_ != kForever || !locks->is_the_one(rank, masters))
     return false;
   try {
-    links.peers.flush_now(rank);
-    locks->unlock_now(*words, masters);
+    rma::FirstFailure failure(true);
+    failure.of([&] { links.peers.flush_now(rank); });
+    failure.of([&] { locks->unlock_now(*words, masters); });
+    failure.report();
   } catch (const Error& error) {
     note(error);
     throw;

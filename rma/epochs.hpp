@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "rma/first_failure.hpp"
 #include "rma/locks.hpp"
 #include "rma/posts.hpp"
 
@@ -26,6 +27,8 @@ namespace sluice::rma {
 ///  - `signal_post`, `take_post`: false unless the two ranks have a way of their own for posts, which `met_origin` and
 ///    `met_target` may open. `signal_complete`, `take_complete`, `take_complete_now`: the way back.
 ///  - `misuse(text, rank)` throws.
+///  - `kRepeats`: a call that ran out of time is made again, and goes on where it was. After other errors a call does
+///    what peers wait for, and then throws.
 class Epochs {
  public:
   Epochs(Rank rank, int size) : posts_(rank, size) {}
@@ -45,8 +48,10 @@ class Epochs {
 
   void fence(auto&& call) {
     check_outside(call, "fence", true);
-    call.flush_all();
-    call.meet();
+    FirstFailure failure(call.kRepeats);
+    failure.of([&] { call.flush_all(); });
+    failure.of([&] { call.meet(); });
+    failure.report();
   }
 
   void post(auto&& call, std::span<const Rank> origins) { posts_.post(call, origins); }

@@ -45,6 +45,8 @@ class HostCall {
  public:
   HostCall(Links& links, base::Limit& limit) : links_(links), limit_(limit) {}
 
+  static constexpr bool kRepeats = true;
+
   int size() const { return links_.group.size; }
   void reach(Rank rank) { static_cast<void>(links_.peers.words(rank, limit_)); }
   /// After an error the word may yet change, before the changes that later calls make.

@@ -48,10 +48,12 @@ class Locks {
     const auto held = place_of(rank);
     if (!is_of(held, rank)) call.misuse("unlock of what is not locked", rank);
     if (held->at_master == kAwaited) call.misuse("unlock while another thread awaits the lock", rank);
-    call.flush(rank);
-    if (held->at_rank != 0) call.subtract_later(rank, at::kLock, held->at_rank);
-    if (held->at_master != 0) call.subtract_later(kMaster, at::kAllLocks, held->at_master);
+    FirstFailure failure(call.kRepeats);
+    failure.of([&] { call.flush(rank); });
+    if (held->at_rank != 0) failure.of([&] { call.subtract_later(rank, at::kLock, held->at_rank); });
+    if (held->at_master != 0) failure.of([&] { call.subtract_later(kMaster, at::kAllLocks, held->at_master); });
     held_.erase(held);
+    failure.report();
   }
 
   // The short way of a rank that holds no other lock, if each word is changed by one atomic instruction, which takes
@@ -107,9 +109,11 @@ class Locks {
 
   void unlock_all(auto& call) {
     if (!all_) call.misuse("unlock_all without lock_all");
-    call.flush_all();
-    if (all_counted_) call.subtract_later(kMaster, at::kAllLocks, kShared);
+    FirstFailure failure(call.kRepeats);
+    failure.of([&] { call.flush_all(); });
+    if (all_counted_) failure.of([&] { call.subtract_later(kMaster, at::kAllLocks, kShared); });
     all_ = false;
+    failure.report();
   }
 
  private:

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "rma/first_failure.hpp"
+
 namespace sluice::rma {
 
 void Peers::refuse(Rank rank) const {
@@ -45,7 +47,9 @@ Target* Peers::known_memory(Rank rank) {
 }
 
 void Peers::flush_all(base::Limit& limit) {
-  for (auto& [rank, peer] : peers_) flush(peer, limit);
+  FirstFailure failure(true);
+  for (auto& [rank, peer] : peers_) failure.of([&] { flush(peer, limit); });
+  failure.report();
 }
 
 void Peers::drain_all(base::Limit& limit) {

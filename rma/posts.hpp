@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "rma/first_failure.hpp"
 #include "rma/words.hpp"
 
 namespace sluice::rma {
@@ -24,8 +25,8 @@ struct Mark {
   bool made = false;
 };
 
-/// The epochs of one rank. `call`: see epochs.hpp. After an error, each call goes on where it was when it is made
-/// again.
+/// The epochs of one rank. `call`: see epochs.hpp. After an error, each call but `complete` goes on where it was when
+/// it is made again; `complete` does so after a timeout.
 class Posts {
  public:
   Posts(Rank rank, int size) : rank_(rank), size_(size) {}
@@ -74,9 +75,11 @@ class Posts {
 
   void complete(auto& call) {
     if (!started_) call.misuse("complete without start");
-    for (const Rank target : accessed_) call.flush(target);
-    for (; ended_ < accessed_.size(); ++ended_) call.signal_complete(accessed_[ended_]);
+    FirstFailure failure(call.kRepeats);
+    for (const Rank target : accessed_) failure.of([&] { call.flush(target); });
+    for (; ended_ < accessed_.size(); ++ended_) failure.of([&] { call.signal_complete(accessed_[ended_]); });
     started_ = false;
+    failure.report();
   }
 
   void wait(auto& call) {

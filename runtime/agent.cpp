@@ -98,14 +98,17 @@ void AgentClient::send(device::Lane lane, std::uint64_t epoch, const AgentLine::
   if (!bytes.empty()) std::memcpy(slot + sizeof message, bytes.data(), bytes.size());
   if (message.last) ++sent_;  // first: closing waits for its reply
   line_.out.put({}, 0, sizeof message + bytes.size());
-  if (message.last) replies_.push_back(reply);
+  if (!message.last) return;
+  replies_.push_back({epoch, reply});
+  await_oldest();
 }
 
 void AgentClient::take_one() {
   const Slice reply = line_.in.wait({});  // it is here, or the channel has failed
-  const std::span<std::byte> to = replies_.front();
+  const std::span<std::byte> to = replies_.front().to;
   if (!to.empty()) std::memcpy(to.data(), reply.data(), to.size());
   replies_.pop_front();
+  await_oldest();
   line_.in.release({});
   ++taken_;
 }
@@ -115,7 +118,7 @@ void AgentClient::take_replies() {
 }
 
 bool AgentClient::nothing_returns() const noexcept {
-  return std::ranges::all_of(replies_, &std::span<std::byte>::empty);
+  return std::ranges::all_of(replies_, [](const Reply& one) { return one.to.empty(); });
 }
 
 void AgentClient::collect(device::Lane lane, std::uint64_t epoch) {

@@ -86,22 +86,31 @@ class AgentClient {
   bool nothing_returns() const noexcept;
   /// The order of the requests, as in backends::Put; null also if the line is not connected.
   const void* in_order() const noexcept;
-  /// All replies are taken. Any thread.
-  bool idle() const noexcept { return sent_.load() == taken_.load(); }
+  /// The replies to all accesses up to this one, as far as they were sent, are taken. Any thread.
+  std::uint64_t replied() const noexcept { return oldest_.load(std::memory_order_acquire) - 1; }
   /// The receiver of the replies.
   ReceiverCore& in() const noexcept;
 
  private:
+  struct Reply {
+    std::uint64_t epoch;
+    std::span<std::byte> to;  // empty: it goes nowhere
+  };
   void send(device::Lane lane, std::uint64_t epoch, const AgentLine::Message& message, std::span<const std::byte> bytes,
             std::span<std::byte> reply);
   void take_one();
   bool await(device::Lane lane, const device::Wait& wait);
+  void await_oldest() noexcept {
+    oldest_.store(replies_.empty() ? kNone : replies_.front().epoch, std::memory_order_release);
+  }
 
   ChannelEnd& target_;
   AgentLine line_;
-  std::deque<std::span<std::byte>> replies_;  // where the replies go; empty: nowhere
+  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
+  std::deque<Reply> replies_;                 // that are awaited
+  std::atomic<std::uint64_t> oldest_{kNone};  // epoch of the first of them
   std::atomic<std::uint64_t> sent_{0};
-  std::atomic<std::uint64_t> taken_{0};
+  std::uint64_t taken_ = 0;
 };
 
 /// The owner's side: the agent of one window.

@@ -123,6 +123,8 @@ std::shared_ptr<const detail::Block> TargetCore::mapped() {
 }
 
 void TargetCore::stop_posting() noexcept {
+  agent_ = nullptr;
+  if (accesses_ != nullptr) accesses_->client = nullptr;
   client_.reset();
   notices_.reset();
   if (posts_) services().engine.forget(*posted_);
@@ -354,10 +356,11 @@ void TargetCore::keep(const Slice& local) {
     kept_.back().second = next;
     return;
   }
+  // In this order: an access that has completed was sent to the agent before, if at all.
   const std::uint64_t completed = done.value.load(std::memory_order_acquire);
   const AgentClient* const agent = agent_.load(std::memory_order_acquire);
-  if (agent == nullptr || (enqueued_ == 0 && agent->idle()))
-    std::erase_if(kept_, [&](const auto& one) { return one.second <= completed; });
+  const std::uint64_t last = agent == nullptr ? completed : std::min(completed, agent->replied());
+  std::erase_if(kept_, [&](const auto& one) { return one.second <= last; });
   kept_.emplace_back(detail::SliceAccess::block(detail::SliceAccess::own(local)), next);
 }
 
@@ -714,6 +717,7 @@ void TargetCore::drain(base::Limit& limit) {
 }
 
 void TargetCore::drain_all(std::optional<Timeout> timeout) {
+  check_free();
   base::Limit limit = limit_of(timeout);
   drain(limit);
   for_used_pieces([&](const auto& piece) { static_cast<TargetCore&>(*piece).drain(limit); });
@@ -841,8 +845,13 @@ void move_all(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, Ki
   return static_cast<TargetCore&>(usable_here(end));
 }
 
+/// Earlier stores of this thread to mapped memory are visible before later ones. On aarch64, the stores of a put could
+/// otherwise pass those of an earlier one.
+void order_stores() noexcept { std::atomic_thread_fence(std::memory_order_release); }
+
 void flush_all(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, bool local) {
   const auto flush = [&](TargetCore& core) { core.is_flushed(stream) ? core.check() : core.flush(stream, local); };
+  order_stores();
   TargetCore& whole = on(end, stream);
   flush(whole);
   whole.for_used_pieces([&](const auto& piece) { flush(on(piece, stream)); });
@@ -885,6 +894,7 @@ Region Target::mapped() const {
 
 bool Target::reaches(std::size_t offset, std::size_t bytes) {
   TargetCore& whole = target(end_);
+  whole.check_free();
   if (!whole.connected()) whole.wait_connected({});
   return whole.reaches_all(offset, bytes);
 }
@@ -940,8 +950,9 @@ void Target::get(Stream stream, const Slice& target, std::span<const Extent> ext
 void Target::flush(Stream stream) { flush_all(end_, stream, false); }
 void Target::flush_local(Stream stream) { flush_all(end_, stream, true); }
 void Target::drain(std::optional<Timeout> timeout) {
+  order_stores();
   const auto* const core = static_cast<const TargetCore*>(end_.get());
-  if (core != nullptr && core->origin.here() && core->is_drained() && !core->failed()) [[likely]]
+  if (core != nullptr && core->origin.here() && core->is_free() && core->is_drained() && !core->failed()) [[likely]]
     return;
   target(end_).drain_all(timeout);
 }

@@ -8,8 +8,8 @@
  * of other operations.
  *
  * - Counters begin at 0. They are the counters of Sluice's windows (window.hpp), up to 4000 at a rank, of every window
- *   but those that MPI serves itself: dynamic ones, and those that SLUICE_MPI_RMA=0 leaves to it. For these all calls
- *   below give MPI_ERR_RMA_FLAVOR.
+ *   that Sluice serves, of all kinds. For a window that MPI serves itself, as with SLUICE_MPI_RMA=0, all calls below
+ *   give MPI_ERR_RMA_FLAVOR.
  * - Operations with a notification are for passive target epochs, in which the target is locked; else they give
  *   MPI_ERR_RMA_SYNC. A counter that the target does not have gives MPI_ERR_RMA_NOTIFICATION. Neither moves anything.
  *   An operation without bytes notifies; one to MPI_PROC_NULL does nothing.
@@ -44,7 +44,8 @@ int SLUICE_Err_rma_notification(void);
 
 /// An int: counters that the window serves well: the number of `mpi_assert_max_num_notify`, else 4000.
 #define MPI_WIN_NOTIFICATION_NUM_SB (-590001)
-/// An int: INT_MAX.
+/// An int: how many counters a rank may have, which is 4000, or the value of its "mpi_assert_max_num_notify" if that is
+/// less.
 #define MPI_WIN_NOTIFICATION_NUM_UB (-590002)
 /// An MPI_Count: the largest count.
 #define MPI_WIN_NOTIFICATION_VALUE_UB (-590003)

@@ -251,7 +251,8 @@ class SLUICE_EXPORT Target : public ChannelHandle {
 
   /// True if `bytes` bytes at `offset` can be accessed now: they lie inside of the block, or of the window and what its
   /// owner has attached. Blocks the host until connected, and for each piece that was not accessed before until the
-  /// owner's engine has told where it is. @throws as `wait_connected`; an earlier failure of an access to a piece
+  /// owner's engine has told where it is. @throws as `wait_connected`; Error{Code::misuse}: the target is closed; an
+  /// earlier failure of an access to a piece
   bool reaches(std::size_t offset, std::size_t bytes);
 
   /// Writes `source` to `offset`.
@@ -295,7 +296,8 @@ class SLUICE_EXPORT Target : public ChannelHandle {
   /// old values, are here, and what was put or accumulated has left. At the owner it may not have arrived.
   void flush_local(Stream stream);
   /// Blocks the host until every access that was enqueued has completed, as `flush` says.
-  /// @throws Error{Code::timeout}: nothing has changed; {Code::misuse}; else the failure of the target.
+  /// @throws Error{Code::timeout}: nothing has changed; {Code::misuse}, also for a target that is closed; else the
+  /// failure of the target.
   void drain(std::optional<Timeout> timeout = kContextTimeout);
 
   // Atomics in program order, for a target that is not used on a HostStream, which return the value before. After

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "rma/first_failure.hpp"
 #include "rma/mpi/operations.hpp"
 #include "rma/mpi/reach.hpp"
 #include "rma/mpi/refused.hpp"
@@ -69,13 +70,16 @@ void get(RmaWindow& window, const Here& to, const There& from) {
   std::vector<std::byte> copy;
   if (!mine.dense) copy.resize(mine.bytes * static_cast<std::size_t>(to.count));
   std::byte* target = mine.dense ? address_of(to) + mine.begin : copy.data();
-  each_piece(theirs, static_cast<std::size_t>(from.count), [&](std::ptrdiff_t offset, std::size_t length) {
-    window.areas->read(from.rank, static_cast<std::uint64_t>(begin + offset), target, length);
-    target += length;
+  rma::FirstFailure failure(false);
+  failure.of([&] {
+    each_piece(theirs, static_cast<std::size_t>(from.count), [&](std::ptrdiff_t offset, std::size_t length) {
+      window.areas->read(from.rank, static_cast<std::uint64_t>(begin + offset), target, length);
+      target += length;
+    });
   });
-  if (mine.dense) return;
-  window.areas->drain(from.rank);
-  unpack(copy.data(), to, mine);
+  if (!mine.dense) failure.of([&] { window.areas->drain(from.rank); });  // before the copy is freed
+  failure.report();
+  if (!mine.dense) unpack(copy.data(), to, mine);
 }
 
 }  // namespace sluice::mpi_rma

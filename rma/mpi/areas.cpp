@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "rma/first_failure.hpp"
 #include "rma/mpi/refused.hpp"
 #include "rma/mpi/rma_window.hpp"
 #include "rma/mpi/yield.hpp"
@@ -143,9 +144,15 @@ void Areas::write_from(int rank, std::uint64_t offset, const Slice& from) {
 
 void Areas::drain(Area& area) {
   if (!unuse(area)) return;
-  if (area.target.peer() >= 0) area.target.flush({});  // not `drain`, which reads the clock
-  for (const Read& read : area.reads) std::memcpy(read.to, read.from.data(), read.from.bytes());
-  area.reads.clear();
+  std::vector<Read>& reads = area.reads;
+  try {
+    if (area.target.peer() >= 0) area.target.flush({});  // not `drain`, which reads the clock
+  } catch (...) {
+    reads.clear();  // the program may free the memory that they were for
+    throw;
+  }
+  for (const Read& read : reads) std::memcpy(read.to, read.from.data(), read.from.bytes());
+  reads.clear();
 }
 
 void Areas::notify(int rank, std::uint32_t counter) {
@@ -168,9 +175,11 @@ void Areas::drain(int rank) {
 }
 
 void Areas::drain_all() {
+  rma::FirstFailure failure(false);
   for (auto* const areas : {&areas_, &counters_})
-    for (auto& [rank, area] : *areas) drain(area);
+    for (auto& [rank, area] : *areas) failure.of([&] { drain(area); });
   staged_ = 0;
+  failure.report();
 }
 
 std::uint64_t* Areas::turns(int rank) {

@@ -37,14 +37,13 @@ std::unique_ptr<RmaWindow> make(MPI_Comm comm, const Creation& what, MPI_Win bac
   auto ranks = Ranks::of(comm);
   if (ranks->job == nullptr) return nullptr;
   auto window = std::make_unique<RmaWindow>(std::move(ranks), what, backing);
-  if (const int refused = window->refused(); refused != 0) {
-    window->close();
+  if (!window->ready()) {
+    window->give_up();
+    const int refused = window->refused();
+    if (refused == 0) return nullptr;
     throw Refused(refused,
                   std::string("the value of ") + Notifications::kPromise + " of a rank is no number of counters");
   }
-  if (!window->ready()) return nullptr;
-  // On this rank alone: MPI need not know the others to keep names, attributes, info and error handlers.
-  if (backing == MPI_WIN_NULL) PMPI_Win_create(nullptr, 0, 1, what.info, MPI_COMM_SELF, &window->handle);
   log(Level::info, "a window of MPI's: " + window->describe());
   return window;
 }
@@ -76,6 +75,7 @@ int adopt_shared(int result, MPI_Comm comm, Creation what, const void* base, MPI
     PMPI_Win_free(handle);
     return report_unmade(comm);
   } catch (...) {
+    *handle = MPI_WIN_NULL;  // this rank alone cannot free it
     return report_unmade(comm);
   }
 }
@@ -99,13 +99,11 @@ Creation dynamic(MPI_Info info) { return {MPI_WIN_FLAVOR_DYNAMIC, nullptr, 0, 1,
 int free_window(RmaWindow& window, MPI_Win* handle) {
   const int result = serve(window, [](RmaWindow& its, Epochs::Lock&) { its.epochs->check_idle(); });
   if (result != MPI_SUCCESS) return result;
-  try {
-    window.close();
-  } catch (...) {
-    return report(*handle);
-  }
-  const auto owner = take_window(*handle);
-  return PMPI_Win_free(handle);  // calls the program's functions for its attributes
+  const int closed = serve(window, [](RmaWindow& its, Epochs::Lock& lock) { its.close(lock); });
+  const MPI_Win freed = *handle;
+  const int deleted = PMPI_Win_free(handle);  // calls the program's functions for its attributes, which may use it
+  drop_window(freed, window);
+  return closed != MPI_SUCCESS ? closed : deleted;
 }
 
 /// The value of a predefined attribute; nothing: it is another.
@@ -116,7 +114,7 @@ std::optional<void*> predefined(RmaWindow& window, int key) {
     case MPI_WIN_DISP_UNIT: return &window.unit_attribute;
     case MPI_WIN_CREATE_FLAVOR: return &window.flavor_attribute;
     case MPI_WIN_MODEL: return &window.model_attribute;
-    case MPI_WIN_NOTIFICATION_NUM_SB: return &window.notifications_suggested;
+    case MPI_WIN_NOTIFICATION_NUM_SB: return &window.notifications_most;
     case MPI_WIN_NOTIFICATION_NUM_UB: return &window.notifications_most;
     case MPI_WIN_NOTIFICATION_VALUE_UB: return &window.notification_value_most;
     default: return std::nullopt;
@@ -149,7 +147,7 @@ bool query_shared(MPI_Win win, int rank, const SharedPart<Unit>& found) {
   RmaWindow* const window = find_window(win);
   // MPI refuses the call for a dynamic window.
   if (window == nullptr || window->made.flavor == MPI_WIN_FLAVOR_SHARED || window->dynamic()) return false;
-  const int asked = rank == MPI_PROC_NULL ? 0 : rank;
+  const int asked = rank == MPI_PROC_NULL ? window->first_with_memory() : rank;
   if (asked < 0 || asked >= window->size) return false;
   // MPI 4.1, 12.2.3: memory that this rank cannot load from has no bytes.
   const Part& part = window->parts[static_cast<std::size_t>(asked)];

@@ -24,7 +24,9 @@ namespace sluice::mpi_rma {
 struct Place {
   std::uint32_t chunk = 0;
   std::uint32_t first = 0;  ///< word of the chunk
+  bool operator==(const Place&) const = default;
 };
+inline constexpr Place kNoPlace{~std::uint32_t{0}, 0};
 
 /// Words at every rank. The windows of MPI on a context share them, so that a new window opens nothing. Any thread that
 /// may call MPI.

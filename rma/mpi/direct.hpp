@@ -12,6 +12,7 @@
 
 #include <mpi.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -114,16 +115,21 @@ inline bool take_turn(const Direct& found) noexcept {
   return true;
 }
 
+/// Earlier stores to mapped memory are visible before later ones.
+inline void order_stores() noexcept { std::atomic_thread_fence(std::memory_order_release); }
+
 /// True if nothing is left to wait for at the rank.
 inline bool flush_directly(MPI_Win handle, int rank) {
   RmaWindow* const window = last_window(handle);
   if (window == nullptr || window->mutex.needed() || rank < 0 || rank >= window->size) return false;
+  order_stores();
   return window->epochs->locks(rank) && window->areas->drained();
 }
 
 /// True if nothing is left to wait for at any rank.
 inline bool flush_all_directly(MPI_Win handle) {
   RmaWindow* const window = last_window(handle);
+  order_stores();
   return window != nullptr && !window->mutex.needed() && window->epochs->locks(-1) && window->areas->drained();
 }
 

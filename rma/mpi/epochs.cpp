@@ -35,6 +35,7 @@ class Epochs::Call {
  public:
   Call(Epochs& epochs, Lock& lock) : epochs_(epochs), window_(epochs.window_), lock_(lock) {}
 
+  static constexpr bool kRepeats = false;
   int size() const { return window_.size; }
   void reach(Rank) const {}
   std::uint64_t add(Rank rank, std::size_t offset, std::uint64_t value) { return add_to(rank, word(offset), value); }

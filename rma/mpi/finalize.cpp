@@ -85,6 +85,11 @@ extern "C" int sluice_rma_end(MPI_Comm, int, void*, void*) {
 
 }  // namespace
 
+std::vector<std::shared_ptr<Job>> living_jobs() {
+  const std::lock_guard lock(jobs().mutex);
+  return jobs().all;
+}
+
 bool finalizing() { return jobs().ending; }
 
 void end_with_finalize(std::shared_ptr<Job> job) {

@@ -3,9 +3,9 @@
 
 #include <sluice/mpi.hpp>
 
+#include <algorithm>
 #include <array>
 #include <exception>
-#include <mutex>
 #include <random>
 #include <string>
 #include <utility>
@@ -56,39 +56,24 @@ MPI_Comm same_ranks(MPI_Comm comm) {
   return made;
 }
 
-std::mutex& jobs_mutex() {
-  static std::mutex& mutex = *new std::mutex;
-  return mutex;
+bool has_all(const Job& job, const std::vector<int>& world) {
+  const auto is_in = [&](int rank) { return rank != MPI_UNDEFINED && std::ranges::binary_search(job.world, rank); };
+  return std::ranges::all_of(world, is_in);
 }
 
-/// The job of all ranks of MPI_COMM_WORLD; null: there is none yet. With `jobs_mutex`.
-Held& world_job() {
-  static Held& job = *new Held;
-  return job;
+/// A job of this rank that has all these ranks; null: there is none.
+Held job_of(const std::vector<int>& world) {
+  Held found;
+  for (const Held& job : living_jobs())
+    if (has_all(*job, world) && (found == nullptr || job->id < found->id)) found = job;
+  return found;
 }
 
-int size_of(MPI_Comm comm) {
-  int size = 0;
-  PMPI_Comm_size(comm, &size);
-  return size;
-}
-
-bool covers_world(const std::vector<int>& world) {
-  for (const int rank : world)
-    if (rank == MPI_UNDEFINED) return false;
-  return world.size() == static_cast<std::size_t>(size_of(MPI_COMM_WORLD));
-}
-
-/// The job of all ranks of the world, if every rank of `comm` has the same one.
-Held common_world_job(const std::vector<int>& world, MPI_Comm mine) {
-  Held known;
-  {
-    const std::lock_guard lock(jobs_mutex());
-    known = world_job();
-  }
-  bool of_world = known != nullptr;
-  for (const int rank : world) of_world = of_world && rank != MPI_UNDEFINED;
-  const std::uint64_t id = of_world ? known->id : 0;
+/// A job that has all ranks of `mine`, if every one of them has chosen the same. They differ only if another thread of
+/// one of them has just made a job.
+Held common_job(const std::vector<int>& world, MPI_Comm mine) {
+  Held known = job_of(world);
+  const std::uint64_t id = known != nullptr ? known->id : 0;
   const std::array<std::uint64_t, 2> both{id, ~id};  // their least is the least id, and the negation of the largest
   std::array<std::uint64_t, 2> least{};
   PMPI_Allreduce(both.data(), least.data(), 2, MPI_UINT64_T, MPI_MIN, mine);
@@ -110,24 +95,25 @@ bool all_agree(bool mine, MPI_Comm comm) {
   return all != 0;
 }
 
+void leave_to_mpi(const std::string& why) { log(Level::warn, "MPI serves the windows of a communicator: " + why); }
+
 Held make_job(std::vector<int> world, MPI_Comm mine) {
   Held job;
   std::string why;
   const std::uint64_t id = new_id(mine);
   try {
     job = std::make_shared<Job>(mpi::context(mine), id);
+    std::ranges::sort(world);
     job->world = std::move(world);
   } catch (const std::exception& reason) {
     why = reason.what();
   }
   if (all_agree(job != nullptr, mine)) {
     yield_if_crowded(mine);
-    const std::lock_guard lock(jobs_mutex());
-    if (covers_world(job->world) && world_job() == nullptr) world_job() = job;
     end_with_finalize(job);
     return job;
   }
-  if (!why.empty()) log(Level::warn, "MPI serves the windows of a communicator: " + why);
+  if (!why.empty()) leave_to_mpi(why);
   return nullptr;
 }
 
@@ -147,23 +133,50 @@ Ranks::~Ranks() {
   PMPI_Comm_free(&freed);
 }
 
-void Ranks::enter(std::shared_ptr<Job> its) {
-  job = std::move(its);
-  if (job == nullptr) return;
-  const Member mine{job->context.rank(), job->control.take(kWordsOfRanks)};
+/// Opens what the first window needs, such as descriptors, while MPI may yet serve the windows.
+std::string Ranks::reach_members(Job& its) const {
+  try {
+    for (const Member& member : members_)
+      if (member.place != kNoPlace) its.control.maps(member.rank, member.place);
+  } catch (const std::exception& reason) {
+    return reason.what();
+  }
+  return {};
+}
+
+void Ranks::enter(const std::shared_ptr<Job>& its) {
+  if (its == nullptr) return;
+  Member mine{its->context.rank(), kNoPlace};
+  std::string why;
+  try {
+    mine.place = its->control.take(kWordsOfRanks);
+  } catch (const std::exception& reason) {
+    why = reason.what();
+  }
   members_.resize(static_cast<std::size_t>(size));
   PMPI_Allgather(&mine, sizeof mine, MPI_BYTE, members_.data(), sizeof mine, MPI_BYTE, comm);
-  meeting_.emplace(job->control, kMeetingWords, rank, size);
+  if (why.empty()) why = reach_members(*its);
+  if (all_agree(why.empty(), comm)) {
+    job = its;
+    meeting_.emplace(job->control, kMeetingWords, rank, size);
+    return;
+  }
+  if (!why.empty()) leave_to_mpi(why);
+  if (mine.place != kNoPlace) its->control.give_back(mine.place, kWordsOfRanks);
+}
+
+void Ranks::meet() {
+  const auto await = [&](auto ready) {
+    for (Pause pause(job->context, comm, "for all ranks of a communicator, which make a window"); !ready();) pause();
+  };
+  meeting_->meet([&](int i) { return members_[static_cast<std::size_t>(i)]; }, await);
 }
 
 std::vector<Member> Ranks::exchange(Place mine) {
   // Two words in turn: after the next meeting of all ranks, no rank reads the old one.
   const std::size_t word = exchanges_++ % 2;
   std::atomic_ref(job->control.own(members_[static_cast<std::size_t>(rank)].place)[word]).store(packed(mine));
-  const auto await = [&](auto ready) {
-    for (Pause pause(job->context, comm, "for all ranks of a communicator, which make a window"); !ready();) pause();
-  };
-  meeting_->meet([&](int i) { return members_[static_cast<std::size_t>(i)]; }, await);
+  meet();
   std::vector<Member> all = members_;
   for (Member& member : all) member.place = unpacked(job->control.read(member.rank, member.place, word, 1).front());
   return all;
@@ -176,9 +189,9 @@ std::shared_ptr<Ranks> Ranks::of(MPI_Comm of_program) {
   if (flag != 0) return *static_cast<HeldRanks*>(held);
   auto ranks = std::make_shared<Ranks>(same_ranks(of_program));
   std::vector<int> world = in_world(of_program, all_ranks(of_program));
-  Held job = common_world_job(world, ranks->comm);
+  Held job = common_job(world, ranks->comm);
   if (job == nullptr) job = make_job(std::move(world), ranks->comm);
-  ranks->enter(std::move(job));
+  ranks->enter(job);
   PMPI_Comm_set_attr(of_program, ranks_key(), new HeldRanks(ranks));
   return ranks;
 }

@@ -12,12 +12,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace sluice::mpi_rma {
 
-/// A context of Sluice, and the words of its windows. It serves the windows of all communicators whose ranks are ranks
-/// of it, and lives until MPI_Finalize.
+/// A context of Sluice, and the words of its windows. It serves the windows of all later communicators whose ranks are
+/// ranks of it, and lives until MPI_Finalize.
 class Job {
  public:
   Job(Context made, std::uint64_t number) : context(std::move(made)), id(number), control(context) {
@@ -27,7 +28,7 @@ class Job {
   Context context;
   const std::uint64_t id;  ///< the same at all ranks
   Control control;
-  std::vector<int> world;  ///< the rank in MPI_COMM_WORLD of each rank
+  std::vector<int> world;  ///< the ranks as those of MPI_COMM_WORLD, sorted
 };
 
 /// A communicator of our own with the ranks of one of the program's, and the job of its windows. It lives as long as
@@ -51,9 +52,13 @@ class Ranks {
 
   /// Collective: the places that all ranks name, with the ranks in the context.
   std::vector<Member> exchange(Place mine);
+  /// Collective: returns once all ranks have called it.
+  void meet();
 
  private:
-  void enter(std::shared_ptr<Job> its);
+  void enter(const std::shared_ptr<Job>& its);
+  /// Why they cannot be reached; empty: they are.
+  std::string reach_members(Job& its) const;
 
   std::vector<Member> members_;
   std::optional<Meeting> meeting_;

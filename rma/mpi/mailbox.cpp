@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <memory>
 #include <thread>
 
 #include "base/words.hpp"
@@ -19,8 +20,27 @@ constexpr int kLooks = 40;
 constexpr unsigned int kMostLeftOut = 63;
 constexpr std::chrono::microseconds kNap{20};
 
-/// One for each job.
-std::array<std::atomic<Mailbox*>, 8> g_mailboxes;
+/// Places for one mailbox of each job; the next few are made when these are full, and stay.
+struct Places {
+  std::array<std::atomic<Mailbox*>, 8> some{};
+  std::atomic<Places*> next{nullptr};
+};
+Places g_mailboxes;
+
+/// Calls `each(place)` until it returns true, for places that there are.
+bool any_place(auto each) {
+  for (Places* places = &g_mailboxes; places != nullptr; places = places->next.load(std::memory_order_acquire))
+    if (std::ranges::any_of(places->some, each)) return true;
+  return false;
+}
+
+void add_places() {
+  auto more = std::make_unique<Places>();
+  Places* next = g_mailboxes.next.load();
+  do more->next = next;
+  while (!g_mailboxes.next.compare_exchange_weak(next, more.get()));
+  static_cast<void>(more.release());
+}
 
 }  // namespace
 
@@ -97,23 +117,26 @@ bool RemoteMailbox::request(const Mailbox::Request& wanted, const std::function<
   return true;
 }
 
-void add_mailbox(Mailbox& own) noexcept {
-  for (auto& place : g_mailboxes) {
+void add_mailbox(Mailbox& own) {
+  const auto takes = [&own](auto& place) {
     Mailbox* none = nullptr;
-    if (place.compare_exchange_strong(none, &own)) return;
-  }
+    return place.compare_exchange_strong(none, &own);
+  };
+  while (!any_place(takes)) add_places();
 }
 
 void remove_mailbox(Mailbox& own) noexcept {
-  for (auto& place : g_mailboxes) {
+  any_place([&own](auto& place) {
     Mailbox* known = &own;
-    place.compare_exchange_strong(known, nullptr);
-  }
+    return place.compare_exchange_strong(known, nullptr);
+  });
 }
 
 void serve_mailboxes() noexcept {
-  for (auto& place : g_mailboxes)
+  any_place([](auto& place) {
     if (Mailbox* const own = place.load(std::memory_order_acquire)) own->serve();
+    return false;
+  });
 }
 
 }  // namespace sluice::mpi_rma

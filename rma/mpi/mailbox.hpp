@@ -72,8 +72,7 @@ class RemoteMailbox {
 
 // The mailboxes of this process, which waits of this library and of MPI serve.
 
-/// A mailbox that finds no room is not served.
-void add_mailbox(Mailbox& own) noexcept;
+void add_mailbox(Mailbox& own);
 void remove_mailbox(Mailbox& own) noexcept;
 void serve_mailboxes() noexcept;
 

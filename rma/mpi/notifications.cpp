@@ -91,6 +91,11 @@ Notifications::Notifications(MPI_Info info) {
   if (malformed_) promised_ = 0;
 }
 
+int Notifications::most() const {
+  constexpr int kMost = kMostOfARank;
+  return promised_ == 0 ? kMost : std::min(promised_, kMost);
+}
+
 Counters Notifications::make(Context& context, std::uint32_t count, Window& into) const {
   if (count == 0) return {};
   const Counters made{count, next_number(), 0};
@@ -105,9 +110,7 @@ Counters Notifications::begin(Context& context) {
 
 /// Makes new counters of this rank, for `set`; or returns the class of the error.
 Counters Notifications::offer(RmaWindow& window, int number, Window& into) const {
-  const int most =
-      promised_ == 0 ? static_cast<int>(kMostOfARank) : std::min(promised_, static_cast<int>(kMostOfARank));
-  if (number < 0 || number > most) return {.refused = MPI_ERR_ARG};
+  if (number < 0 || number > most()) return {.refused = MPI_ERR_ARG};
   try {
     window.epochs->check_idle();
     window.areas->close_counters();
@@ -117,6 +120,8 @@ Counters Notifications::offer(RmaWindow& window, int number, Window& into) const
     return {.refused = refused.error_class()};
   } catch (const Error& error) {
     return {.refused = error.code() == Code::out_of_resources ? MPI_ERR_NO_MEM : MPI_ERR_OTHER};
+  } catch (...) {
+    return {.refused = MPI_ERR_NO_MEM};
   }
 }
 

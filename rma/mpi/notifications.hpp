@@ -59,6 +59,8 @@ class Notifications {
   void close(std::optional<Timeout> timeout);
   /// The number of the promise; 0: none.
   int promised() const { return promised_; }
+  /// How many counters the rank may have.
+  int most() const;
 
  private:
   Counters make(Context& context, std::uint32_t count, Window& into) const;

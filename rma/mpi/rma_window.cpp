@@ -5,8 +5,10 @@
 #include <array>
 #include <atomic>
 #include <exception>
+#include <stdexcept>
 #include <utility>
 
+#include "rma/first_failure.hpp"
 #include "rma/mpi/log.hpp"
 
 namespace sluice::mpi_rma {
@@ -14,7 +16,6 @@ namespace {
 
 /// Windows of Sluice's begin and end at multiples of it.
 constexpr std::uintptr_t kAlign = 8;
-constexpr int kSuggested = Window::kMostCounters;
 
 std::uintptr_t aligned(std::uintptr_t address) { return (address + kAlign - 1) / kAlign * kAlign; }
 
@@ -29,10 +30,14 @@ RmaWindow::RmaWindow(std::shared_ptr<Ranks> among, const Creation& what, MPI_Win
     : ranks(std::move(among)), job(ranks->job), comm(ranks->comm), handle(backing), made(what),
       base(static_cast<std::byte*>(what.base)), rank(ranks->rank), size(ranks->size), notifications(what.info),
       bytes_attribute(what.bytes), unit_attribute(static_cast<int>(what.unit)), flavor_attribute(what.flavor),
-      notifications_suggested(notifications.promised() != 0 ? notifications.promised() : kSuggested) {
+      notifications_most(notifications.most()) {
   Part mine;
-  mine.place = job->control.take(Epochs::kWords);
+  mine.place = kNoPlace;
   try {
+    mine.place = job->control.take(Epochs::kWords);
+    // On this rank alone: MPI need not know the others to keep names, attributes, info and error handlers.
+    if (backing == MPI_WIN_NULL && PMPI_Win_create(nullptr, 0, 1, what.info, MPI_COMM_SELF, &handle) != MPI_SUCCESS)
+      throw std::runtime_error("MPI has made no window for its attributes");
     offer(mine);
     mine.counters = notifications.begin(job->context);
     mine.ready = true;
@@ -40,6 +45,7 @@ RmaWindow::RmaWindow(std::shared_ptr<Ranks> among, const Creation& what, MPI_Win
     why_ = reason.what();
   }
   exchange(mine);
+  if (!ready()) return;
   areas = std::make_unique<Areas>(job->context, job->control, parts);
   if (made.flavor == MPI_WIN_FLAVOR_SHARED) areas->map(mapped());
   epochs = std::make_unique<Epochs>(*this);
@@ -52,11 +58,21 @@ void RmaWindow::exchange(const Part& mine) {
                                                     static_cast<std::uint64_t>(mine.unit), mine.number, mine.shift,
                                                     std::uint64_t{mine.ready}, mine.counters.word(), mine.base});
   static_assert(values.size() <= kCountersWord);
-  for (std::size_t i = 0; i < values.size(); ++i) std::atomic_ref(control.own(mine.place)[i]).store(values[i]);
+  if (mine.place != kNoPlace)
+    for (std::size_t i = 0; i < values.size(); ++i) std::atomic_ref(control.own(mine.place)[i]).store(values[i]);
   for (const Member& member : ranks->exchange(mine.place)) {
+    parts.emplace_back();
+    if (member.place == kNoPlace) continue;
     const auto read = control.read(member.rank, member.place, 0, values.size());
-    parts.push_back({static_cast<std::int64_t>(read[0]), static_cast<std::int64_t>(read[1]), read[2], read[3],
-                     read.at(6), member.place, member.rank, read[4] != 0, Counters::of_word(read[5])});
+    parts.back() = {static_cast<std::int64_t>(read[0]),
+                    static_cast<std::int64_t>(read[1]),
+                    read[2],
+                    read[3],
+                    read.at(6),
+                    member.place,
+                    member.rank,
+                    read[4] != 0,
+                    Counters::of_word(read[5])};
   }
 }
 
@@ -109,9 +125,11 @@ void RmaWindow::attach(std::byte* from, std::size_t bytes) { attached_.attach(jo
 
 void RmaWindow::detach(const std::byte* from) { attached_.detach(window_, from); }
 
-bool RmaWindow::ready() const {
-  if (!why_.empty()) log(Level::warn, "MPI serves a window: " + why_);
-  return std::ranges::all_of(parts, &Part::ready);
+bool RmaWindow::ready() const { return refused() == 0 && std::ranges::all_of(parts, &Part::ready); }
+
+int RmaWindow::first_with_memory() const {
+  const auto found = std::ranges::find_if(parts, [](const Part& part) { return part.bytes != 0; });
+  return found == parts.end() ? 0 : static_cast<int>(found - parts.begin());
 }
 
 int RmaWindow::refused() const {
@@ -119,15 +137,27 @@ int RmaWindow::refused() const {
   return refusing == parts.end() ? 0 : refusing->counters.refused;
 }
 
-void RmaWindow::close() {
-  std::unique_lock lock(mutex);
-  areas->drain_all();
-  areas->close();
-  epochs->barrier(lock);
-  if (window_.bytes() != 0) window_.close();
-  notifications.close(kContextTimeout);
+void RmaWindow::close(Epochs::Lock& lock) {
+  rma::FirstFailure failure(false);
+  failure.of([&] { areas->drain_all(); });
+  failure.of([&] { areas->close(); });
+  failure.of([&] { epochs->barrier(lock); });
+  failure.of([&] { close_memory(kContextTimeout); });
   free_members();
-  job->control.give_back(parts[static_cast<std::size_t>(rank)].place, Epochs::kWords);
+  failure.report();  // else peers may use the words yet
+  give_back_words();
+}
+
+void RmaWindow::give_up() {
+  if (!why_.empty()) log(Level::warn, "MPI serves a window: " + why_);
+  if (made.flavor != MPI_WIN_FLAVOR_SHARED && handle != MPI_WIN_NULL) PMPI_Win_free(&handle);
+  ranks->meet();  // all have read the words
+  give_back_words();
+}
+
+void RmaWindow::give_back_words() {
+  const Place words = parts[static_cast<std::size_t>(rank)].place;
+  if (words != kNoPlace) job->control.give_back(words, Epochs::kWords);
 }
 
 void RmaWindow::abandon() {
@@ -149,7 +179,7 @@ void RmaWindow::free_members() {
   if (members_ != MPI_GROUP_NULL) PMPI_Group_free(&members_);
 }
 
-void RmaWindow::close_memory(Timeout timeout) {
+void RmaWindow::close_memory(std::optional<Timeout> timeout) {
   if (window_.bytes() != 0) window_.close(timeout);
   notifications.close(timeout);
 }

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,7 @@ struct Part {
   std::uint64_t number = 0;  ///< of the window of Sluice's with its memory; 0: it has none
   std::uint64_t shift = 0;   ///< bytes of that window before the memory
   std::uint64_t base = 0;    ///< address of memory of the program, which the owner may access for others; 0: of no such
-  Place place;               ///< its words
+  Place place = kNoPlace;    ///< its words
   Rank rank = 0;             ///< in the context
   bool ready = false;        ///< the rank could make its part
   Counters counters;         ///< of notifications
@@ -53,16 +54,21 @@ class RmaWindow {
   RmaWindow& operator=(const RmaWindow&) = delete;
   ~RmaWindow() = default;
 
-  /// False at all ranks if one could not make its part: then MPI has to serve the window.
+  /// False at all ranks if one could not make its part, or has refused: then the only call is `give_up`, and MPI has to
+  /// serve the window unless it is refused.
   bool ready() const;
   /// The class of the error for which no rank can make the window; 0: there is none.
   int refused() const;
-  /// Collective: ends all use of the memory.
-  void close();
+  /// Collective: ends all use of the memory, also after errors, of which it throws the first.
+  void close(Epochs::Lock& lock);
+  /// Collective: ends a window that is not ready.
+  void give_up();
   /// Closes what this rank has opened at others, in a program that ends and has not freed the window.
   void abandon();
   /// The part that `abandon` leaves. @throws Error{Code::timeout}: peers still use the memory.
-  void close_memory(Timeout timeout);
+  void close_memory(std::optional<Timeout> timeout);
+  /// The lowest rank that has memory in the window; if there is none, 0.
+  int first_with_memory() const;
   /// For people.
   std::string describe() const;
   /// The ranks of a group, in the window. With the lock.
@@ -95,12 +101,12 @@ class RmaWindow {
   int unit_attribute;
   int flavor_attribute;
   int model_attribute = MPI_WIN_UNIFIED;
-  int notifications_suggested;
-  int notifications_most = std::numeric_limits<int>::max();
+  int notifications_most;
   MPI_Count notification_value_most = (MPI_Count{1} << 62) - 1;
 
  private:
   void free_members();
+  void give_back_words();
   void offer(Part& mine);
   void offer_dynamic(Part& mine);
   void exchange(const Part& mine);

@@ -40,12 +40,15 @@ void add_window(MPI_Win handle, std::unique_ptr<RmaWindow> window) {
   g_window_changes.fetch_add(1, std::memory_order_release);
 }
 
-std::unique_ptr<RmaWindow> take_window(MPI_Win handle) {
+void drop_window(MPI_Win handle, const RmaWindow& window) {
   Windows& known = windows();
+  std::unique_ptr<RmaWindow> dropped;  // destroyed without the lock
   const std::lock_guard lock(known.mutex);
-  auto taken = known.all.extract(handle);
+  const auto found = known.all.find(handle);
+  if (found == known.all.end() || found->second.get() != &window) return;
+  dropped = std::move(found->second);
+  known.all.erase(found);
   g_window_changes.fetch_add(1, std::memory_order_release);
-  return taken.empty() ? nullptr : std::move(taken.mapped());
 }
 
 std::vector<std::unique_ptr<RmaWindow>> take_all_windows() {

@@ -37,7 +37,8 @@ inline RmaWindow* find_window(MPI_Win handle) {
 /// Like `find_window`, for a window that the thread has found last; else null.
 inline RmaWindow* last_window(MPI_Win handle) { return is_last_window(handle) ? t_last_window.window : nullptr; }
 void add_window(MPI_Win handle, std::unique_ptr<RmaWindow> window);
-std::unique_ptr<RmaWindow> take_window(MPI_Win handle);
+/// Destroys the window, unless the handle, which MPI has freed, is that of another one already.
+void drop_window(MPI_Win handle, const RmaWindow& window);
 /// All of them, with their handles.
 std::vector<std::unique_ptr<RmaWindow>> take_all_windows();
 

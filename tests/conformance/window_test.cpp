@@ -13,6 +13,7 @@
 #include <string>
 
 #include "base/crossing_copy.hpp"
+#include "runtime/block.hpp"
 #include "tests/conformance/windows.hpp"
 #include "tests/faults/killed.hpp"
 
@@ -744,6 +745,46 @@ TEST_P(WindowAtomics, are_done_when_their_target_is_closed) {
       EXPECT_EQ(word_at(side.memory.bytes(), 0), times * ranks);
       EXPECT_EQ(word_at(side.memory.bytes(), 1), times * ranks);
     }
+    board().meet(context);
+  });
+}
+
+/// A target that never flushes keeps the memory of those accesses only that are under way.
+TEST_P(WindowAtomics, give_the_memory_of_old_operands_back) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    constexpr int kTimes = 250;
+    constexpr int kUnderWay = 100;  // 64 accesses, and 16 at a thread of the owner, and some
+    Side side(context, kWord, kWord);
+    std::vector<std::weak_ptr<const detail::Block>> blocks;
+    for (int i = 0; i < kTimes; ++i) {
+      const Memory one = context.allocate(kWord);
+      set_word({one.data(), kWord}, 0, 1);
+      blocks.push_back(detail::SliceAccess::block(one.all()));
+      side.target.accumulate(side.stream(), Op::sum, Number::uint64, one.all(), 0);
+      if (i % 10 == 0) context.synchronize(side.stream());
+    }
+    const auto kept = std::ranges::count_if(blocks, [](const auto& block) { return !block.expired(); });
+    EXPECT_LE(kept, kUnderWay);
+    side.meet();
+  });
+}
+
+TEST_P(WindowAtomics, of_a_closed_target_are_refused) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    Side side(context, kWord, kWord);
+    const Buffer more(context, GetParam(), kWord);
+    side.target.wait_connected();
+    board().meet(context);
+    if (context.rank() == 0) side.window.attach(1024, more.all());
+    board().meet(context);
+    side.target.fetch_add(side.stream(), 0, 1, side.piece(0, kWord));
+    side.meet();
+    side.target.close();
+    expect_code(Code::misuse, [&] { side.target.drain(); });
+    expect_code(Code::misuse, [&] { side.target.flush(side.stream()); });
+    expect_code(Code::misuse, [&] { static_cast<void>(side.target.reaches(0, kWord)); });
+    expect_code(Code::misuse, [&] { static_cast<void>(side.target.reaches(1024, kWord)); });
+    EXPECT_NE(side.target.describe(), "");
     board().meet(context);
   });
 }

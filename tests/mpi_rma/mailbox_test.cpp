@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <random>
 #include <stdexcept>
 #include <thread>
@@ -69,6 +70,19 @@ TEST(MpiMailbox, an_owner_that_looks_carries_requests_out) {
   EXPECT_TRUE(std::equal(bytes.begin(), bytes.begin() + Mailbox::kMost, memory.begin() + 8));
   EXPECT_TRUE(remote.request({Mailbox::Kind::get, mail_address(memory.data()), bytes.data(), 8}, mail_alive));
   EXPECT_TRUE(std::equal(bytes.begin(), bytes.begin() + 8, mail_stamped(1).begin()));
+}
+
+TEST(MpiMailbox, any_number_of_them_is_served) {
+  std::vector<Mailbox> boxes(30);
+  std::vector<std::unique_ptr<ServedMailbox>> served;
+  for (Mailbox& box : boxes) served.push_back(std::make_unique<ServedMailbox>(box));
+  MailBytes bytes = mail_stamped(100);
+  for (Mailbox& box : boxes) {
+    MailBytes memory = mail_stamped(1);
+    RemoteMailbox remote(&box);
+    EXPECT_TRUE(remote.request({Mailbox::Kind::put, mail_address(memory.data()), bytes.data(), 8}, mail_alive));
+    EXPECT_TRUE(std::equal(bytes.begin(), bytes.begin() + 8, memory.begin()));
+  }
 }
 
 /// An origin with bytes of its own, which it accesses by itself where the owner is late, as the kernel does.

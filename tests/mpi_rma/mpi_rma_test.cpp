@@ -57,6 +57,7 @@ TEST(MpiWindows, names_attributes_groups_and_handlers_are_there) { expect_served
 TEST(MpiWindows, units_and_sizes_may_differ) { expect_served(3, "sizes"); }
 TEST(MpiWindows, errors_have_their_class_and_change_nothing) { expect_served(2, "errors"); }
 TEST(MpiWindows, of_communicators_that_come_and_go) { expect_served(4, "many"); }
+TEST(MpiWindows, of_many_sets_of_ranks) { expect_served(4, "subsets"); }
 TEST(MpiDynamicWindows, have_every_epoch_and_atomic) { expect_served(3, "dynamic"); }
 TEST(MpiDynamicWindows, take_regions_that_adjoin_at_any_byte) { expect_served(2, "dynamic_neighbours"); }
 TEST(MpiDynamicWindows, have_errors_that_change_nothing) { expect_served(2, "dynamic_errors"); }
@@ -205,6 +206,19 @@ TEST(MpiWindows, calls_that_programs_make_often_take_few_instructions) {
 #endif
 
 TEST(MpiWindows, serve_a_rank_alone) { expect_served(1, "types fences posts locks requests facts errors"); }
+TEST(MpiWindows, are_left_to_mpi_where_a_rank_cannot_make_them) {
+  const Ended ended = run(2, "unready");
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  EXPECT_NE(ended.output.find("MPI serves a window: "), std::string::npos) << ended.output;
+  EXPECT_NE(ended.output.find("Sluice serves it"), std::string::npos) << ended.output;
+}
+
+TEST(MpiWindows, are_left_to_mpi_where_no_context_can_be_made) {
+  const Ended ended = run(2, "few_descriptors");
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  EXPECT_NE(ended.output.find("MPI serves the windows of a communicator: "), std::string::npos) << ended.output;
+}
+
 TEST(MpiWindows, calls_about_other_things_pass_through) { EXPECT_EQ(run(2, "untouched").code, 0); }
 
 TEST(MpiWindows, that_are_not_freed_are_named_and_the_program_ends) {

@@ -231,7 +231,7 @@ void run_notified_promises() {
     expect_equal(number_of(window, next()), 8, "counters that were promised");
     expect(promised(window) == "8", "the promise, as MPI_Win_get_info has it");
     expect_equal(attribute<int>(window, MPI_WIN_NOTIFICATION_NUM_SB), 8, "a suggestion");
-    expect_equal(attribute<int>(window, MPI_WIN_NOTIFICATION_NUM_UB), INT_MAX, "the most");
+    expect_equal(attribute<int>(window, MPI_WIN_NOTIFICATION_NUM_UB), 8, "the most that were promised");
     is(MPI_Win_set_num_notify(window, MPI_INFO_NULL, 9), MPI_ERR_ARG, "more than promised");
     is(MPI_Win_set_num_notify(window, MPI_INFO_NULL, 8), MPI_SUCCESS, "as many as promised");
   }
@@ -242,6 +242,9 @@ void run_notified_promises() {
   MPI_Info_free(&late);
   expect(promised(notified.window) == "0", "MPI_Win_set_info promises nothing");
   expect(attribute<int>(notified.window, MPI_WIN_NOTIFICATION_NUM_SB) > 0, "a suggestion without a promise");
+  const int most = attribute<int>(notified.window, MPI_WIN_NOTIFICATION_NUM_UB);
+  is(MPI_Win_set_num_notify(notified.window, MPI_INFO_NULL, most + 1), MPI_ERR_ARG, "more than the most");
+  is(MPI_Win_set_num_notify(notified.window, MPI_INFO_NULL, most), MPI_SUCCESS, "the most");
   expect(attribute<MPI_Count>(notified.window, MPI_WIN_NOTIFICATION_VALUE_UB) > INT_MAX, "the largest count");
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   for (const bool shared : {false, true}) {

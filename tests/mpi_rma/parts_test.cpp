@@ -6,10 +6,17 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
+#include <utility>
 
+#include "rma/epochs.hpp"
 #include "rma/mpi/attached.hpp"
 #include "rma/mpi/behind.hpp"
 #include "rma/mpi/refused.hpp"
@@ -64,6 +71,51 @@ TEST(MpiBehind, functions_of_a_library_that_few_see_are_found) {
   EXPECT_EQ(answer(), 42);
   EXPECT_EQ(mpi_rma::find_behind<Function>("sluice_test_question", PLUGIN), nullptr);
   dlclose(loaded);
+}
+
+/// A call of one rank of two, whose flushes fail; it notes what the peer waits for.
+struct FailingCall {
+  static constexpr bool kRepeats = false;
+  static int size() { return 2; }
+  static void reach(Rank) {}
+  static bool maps(Rank) { return true; }
+  std::uint64_t add(Rank, std::size_t offset, std::uint64_t value) {
+    return std::exchange(words[offset], words[offset] + value);
+  }
+  void subtract_later(Rank rank, std::size_t offset, std::uint64_t lock) { add(rank, offset, 0 - lock); }
+  static void await(Rank, const char*, auto) { throw std::runtime_error("it waits"); }
+  static void flush(Rank) { throw std::runtime_error("a flush"); }
+  static void flush_all() { flush(0); }
+  void meet() { ++meetings; }
+  static bool take_post(Rank) { return true; }
+  static void met_target(Rank) {}
+  std::atomic_ref<std::uint64_t> own(std::size_t offset) { return std::atomic_ref(words[offset]); }
+  void signal_complete(Rank) { ++completed; }
+  [[noreturn]] static void misuse(const std::string& what, Rank = -1) { throw std::logic_error(what); }
+
+  std::map<std::size_t, std::uint64_t> words;
+  int meetings = 0;
+  int completed = 0;
+};
+
+TEST(MpiEpochs, whose_flushes_fail_end_for_the_peers) {
+  FailingCall call;
+  rma::Epochs epochs(0, 2);
+  EXPECT_THROW(epochs.fence(call), std::runtime_error);
+  EXPECT_EQ(call.meetings, 1);
+  const std::array<Rank, 2> both{0, 1};
+  epochs.start(call, both);
+  EXPECT_THROW(epochs.complete(call), std::runtime_error);
+  EXPECT_EQ(call.completed, 2);
+  epochs.lock(call, 1, rma::Locks::Kind::shared);
+  EXPECT_EQ(call.words[rma::at::kLock], rma::kShared);
+  EXPECT_THROW(epochs.unlock(call, 1), std::runtime_error);
+  EXPECT_EQ(call.words[rma::at::kLock], 0U);
+  epochs.lock_all(call);
+  EXPECT_EQ(rma::shared_of(call.words[rma::at::kAllLocks]), 1U);
+  EXPECT_THROW(epochs.unlock_all(call), std::runtime_error);
+  EXPECT_EQ(rma::shared_of(call.words[rma::at::kAllLocks]), 0U);
+  EXPECT_EQ(epochs.open(true), nullptr);
 }
 
 }  // namespace

@@ -33,6 +33,8 @@ int run_programs(int argc, char** argv, int first) {
       {"sizes", run_sizes},
       {"errors", run_errors},
       {"many", run_many},
+      {"subsets", run_subsets},
+      {"few_descriptors", run_few_descriptors},
       {"dynamic", run_dynamic},
       {"dynamic_neighbours", run_dynamic_neighbours},
       {"dynamic_errors", run_dynamic_errors},
@@ -50,6 +52,9 @@ int run_programs(int argc, char** argv, int first) {
       {"hosts_roomy", run_hosts_roomy},
       {"not_freed", run_not_freed},
       {"untouched", run_untouched},
+#ifdef WITH_UNREADY
+      {"unready", run_unready},
+#endif
 #ifdef WITH_NOTIFIED
       {"notified", run_notified},
       {"notified_order", run_notified_order},

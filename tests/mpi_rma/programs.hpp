@@ -43,8 +43,12 @@ void run_facts();
 void run_sizes();
 void run_errors();
 void run_many();
+void run_subsets();
+void run_few_descriptors();
 void run_not_freed();
 void run_untouched();
+// unready.cpp, for programs with the sources of the library
+void run_unready();
 // dynamic.cpp
 void run_dynamic();
 void run_dynamic_neighbours();

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attributes and other properties of windows, and errors.
+#include <sys/resource.h>
+
+#include <bit>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
 
 #include "tests/mpi_rma/checks.hpp"
 #include "tests/mpi_rma/programs.hpp"
@@ -10,8 +15,19 @@ namespace {
 using namespace checks;
 
 int g_dropped = 0;
-int drop(MPI_Win, int, void* value, void*) {
+int size_of_group(MPI_Win window) {
+  MPI_Group group = MPI_GROUP_NULL;
+  int size = 0;
+  MPI_Win_get_group(window, &group);
+  MPI_Group_size(group, &size);
+  MPI_Group_free(&group);
+  return size;
+}
+
+int drop(MPI_Win window, int, void* value, void*) {
   g_dropped += *static_cast<int*>(value);
+  expect_equal(size_of_group(window), world_size(), "the size of the group while the window is freed");
+  expect_equal(attribute<MPI_Aint>(window, MPI_WIN_SIZE), 80, "MPI_WIN_SIZE while the window is freed");
   return MPI_SUCCESS;
 }
 
@@ -32,12 +48,8 @@ void run_facts() {
     int flag = 0;
     MPI_Win_get_attr(shared.window, MPI_WIN_BASE, static_cast<void*>(&base), &flag);
     expect(flag != 0 && base == shared.memory, "MPI_WIN_BASE");
-    MPI_Group group = MPI_GROUP_NULL;
+    expect_equal(size_of_group(shared.window), world_size(), "the size of the group");
     int size = 0;
-    MPI_Win_get_group(shared.window, &group);
-    MPI_Group_size(group, &size);
-    MPI_Group_free(&group);
-    expect_equal(size, world_size(), "the size of the group");
     char name[MPI_MAX_OBJECT_NAME];
     MPI_Win_set_name(shared.window, "of mine");
     MPI_Win_get_name(shared.window, name, &size);
@@ -74,7 +86,23 @@ void check_part(MPI_Win window, char* base, int (*query)(MPI_Win, int, MPI_Aint*
 
 }  // namespace
 
+/// Which part MPI_PROC_NULL names, where rank 0 has no memory.
+void check_first_part() {
+  std::vector<char> memory(20);
+  const int bytes = world_rank() == 0 ? 0 : 10 + world_rank();
+  MPI_Win window = MPI_WIN_NULL;
+  MPI_Win_create(bytes == 0 ? nullptr : memory.data(), bytes, 1 + world_rank(), MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+  MPI_Aint found = -1;
+  int unit = 0;
+  void* base = nullptr;
+  MPI_Win_shared_query(window, MPI_PROC_NULL, &found, &unit, static_cast<void*>(&base));
+  expect_equal(unit, 2, "the unit of the lowest rank with memory");
+  expect_equal(found, world_rank() == 1 ? 11 : 0, "the bytes of the lowest rank with memory");
+  MPI_Win_free(&window);
+}
+
 void run_sizes() {
+  check_first_part();
   // Units and sizes that differ, memory that begins anywhere, and ranks without any.
   const int unit = 1 + world_rank();
   std::vector<char> memory(101);
@@ -169,9 +197,16 @@ void run_errors() {
   expect_equal(shared.memory[0], 0, "memory that errors have left as it was");
 }
 
-/// Windows on communicators that come and go.
+int open_descriptors() {
+  const auto all = std::filesystem::directory_iterator("/proc/self/fd");
+  return static_cast<int>(std::distance(begin(all), end(all)));
+}
+
+/// Windows on communicators that come and go, of which the later ones open nothing.
 void run_many() {
+  int first = 0;
   for (int i = 0; i < 20; ++i) {
+    if (i == 1) first = open_descriptors();
     MPI_Comm part = MPI_COMM_NULL;
     MPI_Comm_split(MPI_COMM_WORLD, world_rank() % 2, world_size() - world_rank(), &part);
     int rank = 0;
@@ -191,6 +226,45 @@ void run_many() {
     }
     for (MPI_Win& window : windows) MPI_Win_free(&window);
   }
+  expect(open_descriptors() < first + 16, "the descriptors of communicators that were freed stay open");
+}
+
+/// Windows on communicators of every set of ranks, the small ones first.
+void run_subsets() {
+  const auto all = 1U << static_cast<unsigned>(world_size());
+  for (int ranks = 1; ranks <= world_size(); ++ranks) {
+    for (unsigned set = 1; set < all; ++set) {
+      if (std::popcount(set) != ranks) continue;
+      const bool is_in = (set >> static_cast<unsigned>(world_rank()) & 1U) != 0;
+      MPI_Comm some = MPI_COMM_NULL;
+      MPI_Comm_split(MPI_COMM_WORLD, is_in ? 0 : MPI_UNDEFINED, 0, &some);
+      if (!is_in) continue;
+      int rank = 0;
+      MPI_Comm_rank(some, &rank);
+      MPI_Win window = MPI_WIN_NULL;
+      int* memory = nullptr;
+      MPI_Win_allocate(sizeof(int), sizeof(int), MPI_INFO_NULL, some, static_cast<void*>(&memory), &window);
+      *memory = -1;
+      MPI_Win_fence(0, window);
+      MPI_Put(&rank, 1, MPI_INT, (rank + 1) % ranks, 0, 1, MPI_INT, window);
+      MPI_Win_fence(MPI_MODE_NOSUCCEED, window);
+      expect_equal(*memory, (rank + ranks - 1) % ranks, "the rank before in a set");
+      MPI_Win_free(&window);
+      MPI_Comm_free(&some);
+    }
+  }
+}
+
+/// There are no descriptors for a context.
+void run_few_descriptors() {
+  const auto most = static_cast<rlim_t>(open_descriptors() + 1);
+  const rlimit few{most, most};
+  expect(setrlimit(RLIMIT_NOFILE, &few) == 0, "the limit on descriptors");
+  int* memory = nullptr;
+  MPI_Win window = MPI_WIN_NULL;
+  MPI_Win_allocate(sizeof(int), 1, MPI_INFO_NULL, MPI_COMM_WORLD, static_cast<void*>(&memory), &window);
+  MPI_Win_fence(0, window);
+  MPI_Win_free(&window);
 }
 
 void run_not_freed() {

@@ -14,7 +14,7 @@ extern "C" {
 #define SLUICE_WINDOW_HANDLE_BYTES 64
 
 /// Makes a window of `bytes` bytes from `offset` of `memory`, which peers reach by this rank and `name`. They begin at
-/// a multiple of 8 bytes, and are not a GPU's. `name`: 1 to 4096 characters.
+/// a multiple of 8 bytes. `name`: 1 to 4096 characters.
 /// @return also SLUICE_BAD_ARGUMENT for other memory or another name; SLUICE_MISUSE if a window of this name is open
 SLUICE_EXPORT sluice_code sluice_window_open(sluice_context* context, const char* name, const sluice_memory* memory,
                                              size_t offset, size_t bytes, sluice_window** window);
