@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "rma/first_failure.hpp"
 #include "rma/words.hpp"
 
 namespace sluice::rma {

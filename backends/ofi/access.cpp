@@ -161,7 +161,7 @@ class RmaAccess final : public EngineAccess, private Mover {
     const bool answered = !station_.manner.ordered;
     std::erase_if(due_, [&](Flight* flight) {
       return attempt(count_refused_, route_, [&] {
-        const Posted posted = write_number(*flight, *flight->count, answered);
+        const Posted posted = write_number(*flight, flight->count, answered);
         if (posted == Posted::busy) return false;
         flight->count.reset();
         const std::uint64_t epoch = flight->operation.epoch;

@@ -114,7 +114,7 @@ std::optional<void*> predefined(RmaWindow& window, int key) {
     case MPI_WIN_DISP_UNIT: return &window.unit_attribute;
     case MPI_WIN_CREATE_FLAVOR: return &window.flavor_attribute;
     case MPI_WIN_MODEL: return &window.model_attribute;
-    case MPI_WIN_NOTIFICATION_NUM_SB: return &window.notifications_most;
+    case MPI_WIN_NOTIFICATION_NUM_SB:
     case MPI_WIN_NOTIFICATION_NUM_UB: return &window.notifications_most;
     case MPI_WIN_NOTIFICATION_VALUE_UB: return &window.notification_value_most;
     default: return std::nullopt;

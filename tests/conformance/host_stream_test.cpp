@@ -249,12 +249,12 @@ TEST(HostStreams, enqueueing_from_inside_never_blocks) {
 /// Each thread waits after every `at_once` items, so that the queue is empty now and then.
 void expect_items_of_threads_in_order(std::size_t capacity, int at_once) {
   HostStream stream({.capacity = capacity});
-  constexpr int kThreads = 4;
+  constexpr int kProducers = 4;
   constexpr int kEach = 2000;
-  std::array<int, kThreads> last{};
+  std::array<int, kProducers> last{};
   bool in_order = true;
   std::vector<std::thread> threads;
-  for (int t = 0; t < kThreads; ++t) {
+  for (int t = 0; t < kProducers; ++t) {
     threads.emplace_back([&, t] {
       for (int i = 1; i <= kEach; ++i) {
         stream.run([&, t, i] {

@@ -257,7 +257,7 @@ void run_subsets() {
 
 /// There are no descriptors for a context.
 void run_few_descriptors() {
-  const auto most = static_cast<rlim_t>(open_descriptors() + 1);
+  const auto most = static_cast<rlim_t>(open_descriptors()) + 1;
   const rlimit few{most, most};
   expect(setrlimit(RLIMIT_NOFILE, &few) == 0, "the limit on descriptors");
   int* memory = nullptr;
