@@ -36,7 +36,7 @@ using LongCopy = void (*)(std::byte* to, const std::byte* from, std::size_t byte
 /// Copies more than 32 bytes, as is best on this processor.
 extern constinit std::atomic<LongCopy> copy_long;
 
-/// The processor can. Intel's first 64-bit processors raise SIGILL at `prefetchw` (a Pentium D:
+/// True if the processor has `prefetchw`. Intel's first 64-bit processors raise SIGILL at `prefetchw` (a Pentium D:
 /// github.com/dlang/dmd/pull/6266).
 extern constinit std::atomic<bool> can_fetch_to_write;
 /// Begins to fetch the lines of memory that this core will write soon, and does not wait for them. Cores that have read

@@ -70,6 +70,10 @@ inline void light_fence() noexcept {
 /// Makes every thread of this process pass a full fence.
 void heavy_fence() noexcept;
 
+/// Earlier stores of this thread to mapped memory are visible before later ones. On aarch64, the stores of a put to a
+/// window could otherwise pass those of an earlier one.
+inline void order_stores() noexcept { std::atomic_thread_fence(std::memory_order_release); }
+
 /// Once a process, before `light_fence` is used. Idempotent, any thread.
 void prepare_fences() noexcept;
 

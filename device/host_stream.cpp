@@ -141,9 +141,9 @@ bool HostStream::Impl::sleep(State how, base::Clock::time_point until, Ready rea
   state_.store(how, std::memory_order_relaxed);
   if (how == State::asleep) {
     base::heavy_fence();
-    // A host that has the stream looks for work when it hands it back. If the fence above has reached it just before
-    // that, it may have missed what a producer enqueued just before the fence reached that one: it misses it no more.
-    if (taken_.load(std::memory_order_relaxed)) base::heavy_fence();
+    // A host that has the stream looks for work after it has handed it back. If the fence above reaches that host just
+    // before, the host may miss what a producer enqueued just before the fence reached the producer.
+    base::heavy_fence();
   }
   const bool called =
       calls_.wait_until(lock, until, [&] { return state_.load(std::memory_order_relaxed) == State::awake || ready(); });

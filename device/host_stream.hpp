@@ -153,8 +153,8 @@ struct HostStream::Impl {
   /// An empty ring goes on with its first cells. So those of a short queue stay in the cache, however large the ring is
   /// (sluice-bench stream: of 0.85 us that a synchronised step of 8 bytes took, cells in no cache were 0.35).
   void rewind() noexcept;
-  /// The ring is rewound when its next cell is so far from the first one. Positions grow at most 1024 times as fast as
-  /// items, which never exhausts them.
+  /// The ring is rewound when its next cell is so far from the first one. Positions grow about 1024 times as fast as
+  /// items at most, which never exhausts them.
   std::uint64_t far() const noexcept { return std::max<std::uint64_t>(64, mask_ / 1024); }
   bool run_next(Whose most) noexcept;
   bool run_late(Whose most) noexcept;

@@ -129,7 +129,7 @@ void ChannelEnd::reach_named_stream() {
 /// Called while no work of this end is outstanding.
 void ChannelEnd::reach_from(device::Driver& driver, int gpu) {
   const device::OnDevice current(driver, gpu);
-  auto use = std::make_unique<GpuUse>(driver, gpu, rung_);
+  auto use = std::make_unique<GpuUse>(driver, gpu, rung_, sends());
   std::string why_not;
   if (!use->reach_slots(slots.memory, why_not)) {
     stale_ = true;

@@ -41,11 +41,11 @@ OwnedProgress progress_for(device::Driver& driver) {
   return progress;
 }
 
-GpuUse::GpuUse(device::Driver& driver, int gpu, const backends::RungPut* rung)
+GpuUse::GpuUse(device::Driver& driver, int gpu, const backends::RungPut* rung, bool sends)
     : driver_(driver), gpu_(gpu), rung_(rung) {
   load_kernels(driver, gpu);
   open_own_stream(driver, gpu);
-  if (rung != nullptr) marks_ = progress_for(driver);
+  if (rung != nullptr || sends) marks_ = progress_for(driver);
 }
 
 bool GpuUse::reach_slots(const device::Extent& memory, std::string& why_not) {

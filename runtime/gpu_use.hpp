@@ -23,9 +23,10 @@ OwnedProgress progress_for(device::Driver& driver);
 
 class GpuUse {
  public:
-  /// Loads what the driver needs. `rung`: a bell fires the put of this end, so only a mark of ours shows which work a
-  /// stream has completed. @throws device::GpuError
-  GpuUse(device::Driver& driver, int gpu, const backends::RungPut* rung);
+  /// Loads what the driver needs. `rung`: the put of this end, if a bell fires it. Of that put, and of acquires, of
+  /// which an end that sends has some, only a mark of ours shows that a stream has completed them.
+  /// @throws device::GpuError
+  GpuUse(device::Driver& driver, int gpu, const backends::RungPut* rung, bool sends);
 
   device::Driver& driver() const noexcept { return driver_; }
   int gpu() const noexcept { return gpu_; }

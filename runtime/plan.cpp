@@ -239,12 +239,17 @@ void PlanCore::acquire(Stream stream) {
   for (const auto& out : out_) out.core->check_driven();
   const std::uint64_t next = counts_.starts + 1;
   if (kernels_drive()) return launch(stream, "acquire", [&] { kernels_->acquire(stream, next, capture_ != 0); });
-  const bool waits = std::ranges::any_of(out_, [&](const PlanOut& out) { return out.core->awaits_sources(stream); });
-  if (waits) {
-    const auto work = [this, next](device::Lane lane) {
+  const auto some_awaits = [&](bool rung) {
+    return std::ranges::any_of(out_, [&](const PlanOut& out) {
+      return (out.core->rung() != nullptr) == rung && out.core->awaits_sources(stream);
+    });
+  };
+  const bool elsewhere = some_awaits(false);  // another stream has used the plan, or one of its channels
+  if (elsewhere || some_awaits(true)) {
+    const auto work = [this, next, elsewhere](device::Lane lane) {
       for (auto& [core, first] : out_) {
         const auto epoch = first + next;
-        if (epoch > core->depth()) core->await_source(lane, epoch);
+        if (epoch > core->depth() && (elsewhere || core->rung() != nullptr)) core->await_source(lane, epoch);
       }
     };
     issue(stream, work, out_, &SenderCore::acquire_refused);

@@ -606,9 +606,10 @@ void TargetCore::await_turn(device::Lane lane, std::uint64_t epoch, Kind kind, c
 
 /// Waits until the owner has the counts of all accesses that have completed.
 void TargetCore::await_counts(device::Lane lane, std::uint64_t epoch) {
-  if (!connected() || !posts_ || posted_->settle_counts()) return;
-  device::wait(lane, {&posted_->counted, posted_->uncounted(), &done_parking, epoch, "wait for counts"}, *this,
-               helper());
+  if (!connected() || !posts_) return;
+  const std::uint64_t all = posted_->uncounted();
+  if (posted_->settle_counts()) return;
+  device::wait(lane, {&posted_->counted, all, &done_parking, epoch, "wait for counts"}, *this, helper());
 }
 
 template <class Work>
@@ -697,6 +698,7 @@ void TargetCore::flush(Stream stream, bool local) {
       stream,
       [self = owner_of_work(), last, local](device::Lane lane) {
         auto& target = static_cast<TargetCore&>(*self);
+        base::order_stores();
         target.fail_if_stopped(lane);
         target.await_accesses(lane, last);
         if (!local) target.await_counts(lane, last);
@@ -845,13 +847,9 @@ void move_all(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, Ki
   return static_cast<TargetCore&>(usable_here(end));
 }
 
-/// Earlier stores of this thread to mapped memory are visible before later ones. On aarch64, the stores of a put could
-/// otherwise pass those of an earlier one.
-void order_stores() noexcept { std::atomic_thread_fence(std::memory_order_release); }
-
 void flush_all(const std::shared_ptr<runtime::ChannelEnd>& end, Stream stream, bool local) {
   const auto flush = [&](TargetCore& core) { core.is_flushed(stream) ? core.check() : core.flush(stream, local); };
-  order_stores();
+  base::order_stores();
   TargetCore& whole = on(end, stream);
   flush(whole);
   whole.for_used_pieces([&](const auto& piece) { flush(on(piece, stream)); });
@@ -950,7 +948,7 @@ void Target::get(Stream stream, const Slice& target, std::span<const Extent> ext
 void Target::flush(Stream stream) { flush_all(end_, stream, false); }
 void Target::flush_local(Stream stream) { flush_all(end_, stream, true); }
 void Target::drain(std::optional<Timeout> timeout) {
-  order_stores();
+  base::order_stores();
   const auto* const core = static_cast<const TargetCore*>(end_.get());
   if (core != nullptr && core->origin.here() && core->is_free() && core->is_drained() && !core->failed()) [[likely]]
     return;

@@ -33,7 +33,8 @@ class SLUICE_EXPORT HostEvent {
 };
 
 /// A stream without a GPU: a FIFO queue whose items run one after another, in order. The verbs of channels and plans
-/// are items of it, and wait there as on a GPU's stream. Callables run in one thread of the stream's own.
+/// are items of it, and wait there as on a GPU's stream. Callables run in one thread of the stream's own; verbs also in
+/// threads that synchronize with the stream, and a short one that waits for nothing in its call.
 ///
 /// Any thread may enqueue, also a callable on the stream itself. Enqueueing on a full queue blocks the caller, except
 /// inside the stream, where it never blocks. An idle stream uses no CPU.

@@ -396,6 +396,43 @@ TEST_P(Acquire, of_another_stream_waits_for_the_put) {
   }
 }
 
+/// A stream that comes to its acquire late must find the word there that it waits for.
+TEST_P(Acquire, of_another_stream_is_awaited_by_close) {
+  if (!GetParam().cuda) return;
+  run_peers(GetParam().peers(), [](Context& context) {
+    Case one = GetParam();
+    one.depth = 1;
+    Order first(one);
+    Order second(one);
+    const Buffer buffer(context, one);
+    if (context.rank() == 0) {
+      Sender sender = context.sender(1, kTag, buffer.all());
+      sender.put(second.stream());
+      context.synchronize(second.stream());
+      std::promise<void> puts;
+      std::promise<void> acquires;
+      first.run([freed = puts.get_future().share()] { freed.wait(); });
+      second.run([freed = acquires.get_future().share()] { freed.wait(); });
+      sender.put(first.stream());
+      sender.acquire(second.stream());
+      puts.set_value();
+      context.synchronize(first.stream());
+      expect_code(Code::timeout, [&] { sender.close(200ms); });
+      acquires.set_value();
+      sender.close();
+      context.synchronize(second.stream());
+    } else {
+      Receiver receiver = context.receiver(0, kTag, buffer.all());
+      for (int epoch = 1; epoch <= 2; ++epoch) {
+        receiver.wait({});
+        receiver.release({});
+      }
+      receiver.close();
+    }
+    board().meet(context);
+  });
+}
+
 /// Nothing that is enqueued later makes the engine look at the put.
 TEST_P(Acquire, may_be_the_last_work_of_a_stream) {
   run_peers(GetParam().peers(), [](Context& context) {

@@ -71,7 +71,6 @@ TEST(HostStreams, a_full_queue_blocks_who_enqueues) {
   });
 }
 
-/// All cells of a ring would fit in no cache.
 HostStream::Impl& impl_of(HostStream& stream) { return *static_cast<HostStream::Impl*>(Stream::host(stream).handle()); }
 
 /// Until the stream's thread leaves its work to hosts that synchronize. With ThreadSanitizer it never does.
@@ -213,6 +212,7 @@ TEST(HostStreams, are_run_by_several_threads_in_turn) {
   });
 }
 
+/// All cells of a ring would fit in no cache.
 TEST(HostStreams, with_few_items_at_a_time_use_few_cells) {
   run_peers(alone(), [](Context&) {
     constexpr int kCells = 1 << 18;
