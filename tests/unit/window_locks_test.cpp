@@ -31,6 +31,7 @@ class Call {
  public:
   explicit Call(Words& words, std::function<void()> waiting = {}) : words_(words), waiting_(std::move(waiting)) {}
 
+  static constexpr bool kRepeats = false;
   static int size() { return 2; }
   void reach(Rank) const {}
   static bool maps(Rank) { return true; }
