@@ -149,10 +149,18 @@ void Areas::drain(Area& area) {
     if (area.target.peer() >= 0) area.target.flush({});  // not `drain`, which reads the clock
   } catch (...) {
     reads.clear();  // the program may free the memory that they were for
+    let_go();
     throw;
   }
   for (const Read& read : reads) std::memcpy(read.to, read.from.data(), read.from.bytes());
   reads.clear();
+}
+
+/// The target keeps the memory until its accesses have completed, which may be late: no other access may use it.
+void Areas::let_go() noexcept {
+  scratch_ = {};
+  staging_ = {};
+  staged_ = 0;
 }
 
 void Areas::notify(int rank, std::uint32_t counter) {
