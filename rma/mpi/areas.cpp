@@ -202,21 +202,23 @@ std::uint64_t* Areas::turns(int rank) {
 }
 
 void Areas::close() {
-  for (auto& [rank, area] : areas_) {
-    unuse(area);
-    if (area.target.peer() >= 0) area.target.close();
-  }
-  areas_.clear();
   last_rank_ = -1;
-  close_counters();
+  rma::FirstFailure failure(false);
+  failure.of([&] { close(areas_); });
+  failure.of([&] { close_counters(); });
+  failure.report();
 }
 
-void Areas::close_counters() {
-  for (auto& [rank, area] : counters_) {
+void Areas::close_counters() { close(counters_); }
+
+void Areas::close(std::map<int, Area>& areas) {
+  rma::FirstFailure failure(false);
+  for (auto& [rank, area] : areas) {
     unuse(area);
-    area.target.close();
+    if (area.target.peer() >= 0) failure.of([&] { area.target.close(); });
   }
-  counters_.clear();
+  failure.report();
+  areas.clear();
 }
 
 }  // namespace sluice::mpi_rma

@@ -117,6 +117,7 @@ class Areas {
   std::size_t at(int rank, std::uint64_t offset) const;
   void drain(Area& area);
   void let_go() noexcept;
+  void close(std::map<int, Area>& areas);
   /// Memory for the bytes, from which a target may put; it is free again after the next `drain_all`.
   Slice staged(const std::byte* from, std::size_t bytes);
   Slice stage(std::size_t bytes);
