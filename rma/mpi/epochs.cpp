@@ -55,7 +55,7 @@ class Epochs::Call {
   std::atomic_ref<std::uint64_t> own(std::size_t offset) const { return std::atomic_ref(epochs_.own_[word(offset)]); }
 
   void await(Rank, std::string_view what, auto ready) {
-    Pause pause(window_.job->context, window_.comm, what);
+    Pause pause(*window_.ranks, what);
     do {
       lock_.unlock();
       try {

@@ -173,7 +173,7 @@ void Notifications::wait(RmaWindow& window, Epochs::Lock& lock, int index, std::
   check(window, window.rank, index);
   const auto counter = static_cast<std::uint32_t>(index);
   if (stream.kind() != Stream::Kind::program_order) return window_.wait(stream, counter, value);
-  Pause pause(window.job->context, window.comm, "for a notification, in SLUICE_Win_wait_notify_enqueue");
+  Pause pause(*window.ranks, "for a notification, in SLUICE_Win_wait_notify_enqueue");
   while (window_.count(counter) < value) {
     lock.unlock();
     try {
