@@ -101,9 +101,13 @@ void Areas::write(int rank, std::uint64_t offset, const std::byte* from, std::si
   if (made_by_owner(there, rank, offset, Mailbox::Kind::put, const_cast<std::byte*>(from), bytes)) return;
   const Slice source = staged(from, bytes);
   use(there);  // not before: `staged` may drain it
-  in_messages(source,
-              [&](const Slice& part, std::size_t done) { there.target.put({}, part, at(rank, offset + done)); });
-  if (bytes > kSmall && !steady) drain(there);
+  rma::FirstFailure failure(false);
+  failure.of([&] {
+    in_messages(source,
+                [&](const Slice& part, std::size_t done) { there.target.put({}, part, at(rank, offset + done)); });
+  });
+  if (bytes > kSmall && !steady) failure.of([&] { drain(there); });
+  failure.report();
 }
 
 void Areas::read(int rank, std::uint64_t offset, std::byte* to, std::size_t bytes) {
