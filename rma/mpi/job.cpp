@@ -136,8 +136,11 @@ Ranks::~Ranks() {
 /// Opens what the first window needs, such as descriptors, while MPI may yet serve the windows.
 std::string Ranks::reach_members(Job& its) const {
   try {
-    for (const Member& member : members_)
-      if (member.place != kNoPlace) its.control.maps(member.rank, member.place);
+    for (const Member& member : members_) {
+      if (member.place == kNoPlace) continue;
+      its.control.maps(member.rank, member.place);
+      its.control.read(member.rank, member.place, 0, 1);
+    }
   } catch (const std::exception& reason) {
     return reason.what();
   }
