@@ -27,7 +27,7 @@ class Meeting {
   Meeting(Control& control, std::size_t first, int self, int size)
       : control_(control), first_(first), self_(self), barrier_(self, size) {}
 
-  /// Returns once all have called it. After a failure it still signals the others, which wait for that, and then throws:
+  /// Returns once all have called it. After a failure it signals the others all the same, and then throws:
   /// the next call is the next meeting. `member(i)` is the i-th of them. `await(ready)` waits until `ready()` is true.
   void meet(auto member, auto await) {
     std::uint64_t* const own = control_.own(member(self_).place);
