@@ -42,7 +42,7 @@ int SLUICE_Err_rma_notification(void);
 
 /* Attributes of windows, for MPI_Win_get_attr. */
 
-/// An int: counters that the window serves well: the number of `mpi_assert_max_num_notify`, else 4000.
+/// An int: counters that the window serves well, as many as MPI_WIN_NOTIFICATION_NUM_UB.
 #define MPI_WIN_NOTIFICATION_NUM_SB (-590001)
 /// An int: how many counters a rank may have, which is 4000, or the value of its "mpi_assert_max_num_notify" if that is
 /// less.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rma/first_failure.hpp"
@@ -55,10 +56,15 @@ void put(RmaWindow& window, const Here& from, const There& to) {
   std::vector<std::byte> copy;
   if (!mine.dense) copy = packed(from, mine);
   const std::byte* source = mine.dense ? address_of(from) + mine.begin : copy.data();
-  each_piece(theirs, static_cast<std::size_t>(to.count), [&](std::ptrdiff_t offset, std::size_t length) {
-    window.areas->write(to.rank, static_cast<std::uint64_t>(begin + offset), source, length, mine.dense);
-    source += length;
-  });
+  try {
+    each_piece(theirs, static_cast<std::size_t>(to.count), [&](std::ptrdiff_t offset, std::size_t length) {
+      window.areas->write(to.rank, static_cast<std::uint64_t>(begin + offset), source, length, mine.dense);
+      source += length;
+    });
+  } catch (...) {
+    window.areas->keep(std::move(copy));
+    throw;
+  }
 }
 
 void get(RmaWindow& window, const Here& to, const There& from) {
@@ -78,7 +84,12 @@ void get(RmaWindow& window, const Here& to, const There& from) {
     });
   });
   if (!mine.dense) failure.of([&] { window.areas->drain(from.rank); });  // before the copy is freed
-  failure.report();
+  try {
+    failure.report();
+  } catch (...) {
+    window.areas->keep(std::move(copy));
+    throw;
+  }
   if (!mine.dense) unpack(copy.data(), to, mine);
 }
 

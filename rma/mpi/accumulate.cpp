@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "rma/first_failure.hpp"
 #include "rma/mpi/access.hpp"
 #include "rma/mpi/changes.hpp"
 #include "rma/mpi/operations.hpp"
@@ -89,8 +90,10 @@ class OneAtATime {
   template <class Put>
   void write(Put put) {
     writes_ = true;
-    put();
-    window_.areas->drain(rank_);
+    rma::FirstFailure failure(false);
+    failure.of(put);
+    failure.of([&] { window_.areas->drain(rank_); });
+    failure.report();
     writes_ = false;
   }
 
@@ -156,9 +159,13 @@ class InTurn {
     const std::size_t begin = parts_.front().stream;
     const std::size_t bytes = parts_.back().stream + parts_.back().bytes - begin;
     const Slice there = window_.areas->scratch(kMost);
-    for (const Part& part : parts_)
-      window_.areas->read_into(rank_, part.offset, there.slice(part.stream - begin, part.bytes));
-    window_.areas->drain(rank_);
+    rma::FirstFailure failure(false);
+    failure.of([&] {
+      for (const Part& part : parts_)
+        window_.areas->read_into(rank_, part.offset, there.slice(part.stream - begin, part.bytes));
+    });
+    failure.of([&] { window_.areas->drain(rank_); });  // before others use the memory
+    failure.report();
     const std::size_t elements = (bytes + basic_.extent - 1) / basic_.extent;
     if (op_ == MPI_NO_OP) return copy_before(there, begin, bytes);
     // A result may lie where the operands do.

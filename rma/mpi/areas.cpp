@@ -101,9 +101,13 @@ void Areas::write(int rank, std::uint64_t offset, const std::byte* from, std::si
   if (made_by_owner(there, rank, offset, Mailbox::Kind::put, const_cast<std::byte*>(from), bytes)) return;
   const Slice source = staged(from, bytes);
   use(there);  // not before: `staged` may drain it
-  in_messages(source,
-              [&](const Slice& part, std::size_t done) { there.target.put({}, part, at(rank, offset + done)); });
-  if (bytes > kSmall && !steady) drain(there);
+  rma::FirstFailure failure(false);
+  failure.of([&] {
+    in_messages(source,
+                [&](const Slice& part, std::size_t done) { there.target.put({}, part, at(rank, offset + done)); });
+  });
+  if (bytes > kSmall && !steady) failure.of([&] { drain(there); });
+  failure.report();
 }
 
 void Areas::read(int rank, std::uint64_t offset, std::byte* to, std::size_t bytes) {
@@ -149,10 +153,18 @@ void Areas::drain(Area& area) {
     if (area.target.peer() >= 0) area.target.flush({});  // not `drain`, which reads the clock
   } catch (...) {
     reads.clear();  // the program may free the memory that they were for
+    let_go();
     throw;
   }
   for (const Read& read : reads) std::memcpy(read.to, read.from.data(), read.from.bytes());
   reads.clear();
+}
+
+/// The target keeps the memory until its accesses have completed, which may be late: no other access may use it.
+void Areas::let_go() noexcept {
+  scratch_ = {};
+  staging_ = {};
+  staged_ = 0;
 }
 
 void Areas::notify(int rank, std::uint32_t counter) {
@@ -194,21 +206,23 @@ std::uint64_t* Areas::turns(int rank) {
 }
 
 void Areas::close() {
-  for (auto& [rank, area] : areas_) {
-    unuse(area);
-    if (area.target.peer() >= 0) area.target.close();
-  }
-  areas_.clear();
   last_rank_ = -1;
-  close_counters();
+  rma::FirstFailure failure(false);
+  failure.of([&] { close(areas_); });
+  failure.of([&] { close_counters(); });
+  failure.report();
 }
 
-void Areas::close_counters() {
-  for (auto& [rank, area] : counters_) {
+void Areas::close_counters() { close(counters_); }
+
+void Areas::close(std::map<int, Area>& areas) {
+  rma::FirstFailure failure(false);
+  for (auto& [rank, area] : areas) {
     unuse(area);
-    area.target.close();
+    if (area.target.peer() >= 0) failure.of([&] { area.target.close(); });
   }
-  counters_.clear();
+  failure.report();
+  areas.clear();
 }
 
 }  // namespace sluice::mpi_rma

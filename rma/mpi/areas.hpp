@@ -51,6 +51,8 @@ class Areas {
   /// As `read` and `write`, in pinned memory that stays.
   void read_into(int rank, std::uint64_t offset, const Slice& to);
   void write_from(int rank, std::uint64_t offset, const Slice& from);
+  /// Keeps memory that an access which has failed may yet use.
+  void keep(std::vector<std::byte> memory) { kept_.push_back(std::move(memory)); }
   /// Pinned memory, until the next call.
   Slice scratch(std::size_t bytes);
   /// Adds 1 to a notification counter of a rank, once what was put there before is visible.
@@ -116,6 +118,8 @@ class Areas {
                      std::size_t bytes);
   std::size_t at(int rank, std::uint64_t offset) const;
   void drain(Area& area);
+  void let_go() noexcept;
+  void close(std::map<int, Area>& areas);
   /// Memory for the bytes, from which a target may put; it is free again after the next `drain_all`.
   Slice staged(const std::byte* from, std::size_t bytes);
   Slice stage(std::size_t bytes);
@@ -123,7 +127,8 @@ class Areas {
   Context& context_;
   Control& control_;
   const std::vector<Part>& parts_;
-  std::vector<std::byte*> mapped_;  // by MPI; empty: by targets, or not
+  std::vector<std::vector<std::byte>> kept_;  // before the targets, which use them until they are closed
+  std::vector<std::byte*> mapped_;            // by MPI; empty: by targets, or not
   std::map<int, Area> areas_;
   Area* last_ = nullptr;  // that `area` has found last
   int last_rank_ = -1;

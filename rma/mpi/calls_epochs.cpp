@@ -20,6 +20,7 @@ bool has(const RmaWindow& window, int rank) { return rank == MPI_PROC_NULL || (r
   return serve(*found, [&](RmaWindow& window, Epochs::Lock&) {
     if (rank == MPI_PROC_NULL) return;
     window.epochs->check_locked(rank);
+    order_stores();
     window.areas->drain(rank);
   });
 }
@@ -29,6 +30,7 @@ bool has(const RmaWindow& window, int rank) { return rank == MPI_PROC_NULL || (r
   if (found == nullptr) return next(win);
   return serve(*found, [](RmaWindow& window, Epochs::Lock&) {
     window.epochs->check_locked(-1);
+    order_stores();
     window.areas->drain_all();
   });
 }

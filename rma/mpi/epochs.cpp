@@ -55,7 +55,7 @@ class Epochs::Call {
   std::atomic_ref<std::uint64_t> own(std::size_t offset) const { return std::atomic_ref(epochs_.own_[word(offset)]); }
 
   void await(Rank, std::string_view what, auto ready) {
-    Pause pause(window_.job->context, window_.comm, what);
+    Pause pause(*window_.ranks, what);
     do {
       lock_.unlock();
       try {
@@ -138,9 +138,19 @@ void Epochs::barrier(Lock& lock) {
 }
 
 void Epochs::fence(Lock& lock, int assertion) {
-  epochs_.fence(Call(*this, lock));
-  in_fence_ = (assertion & MPI_MODE_NOSUCCEED) == 0;
-  fence_used_ = false;
+  const auto passed = [&] {
+    in_fence_ = (assertion & MPI_MODE_NOSUCCEED) == 0;
+    fence_used_ = false;
+  };
+  try {
+    epochs_.fence(Call(*this, lock));
+  } catch (const Refused&) {
+    throw;
+  } catch (...) {
+    passed();  // the peers have gone on
+    throw;
+  }
+  passed();
 }
 
 void Epochs::post(Lock& lock, const std::vector<int>& origins) { epochs_.post(Call(*this, lock), origins); }

@@ -136,8 +136,11 @@ Ranks::~Ranks() {
 /// Opens what the first window needs, such as descriptors, while MPI may yet serve the windows.
 std::string Ranks::reach_members(Job& its) const {
   try {
-    for (const Member& member : members_)
-      if (member.place != kNoPlace) its.control.maps(member.rank, member.place);
+    for (const Member& member : members_) {
+      if (member.place == kNoPlace) continue;
+      its.control.maps(member.rank, member.place);
+      its.control.read(member.rank, member.place, 0, 1);
+    }
   } catch (const std::exception& reason) {
     return reason.what();
   }
@@ -167,9 +170,14 @@ void Ranks::enter(const std::shared_ptr<Job>& its) {
 
 void Ranks::meet() {
   const auto await = [&](auto ready) {
-    for (Pause pause(job->context, comm, "for all ranks of a communicator, which make a window"); !ready();) pause();
+    for (Pause pause(*this, "for all ranks of a communicator, which make a window"); !ready();) pause();
   };
   meeting_->meet([&](int i) { return members_[static_cast<std::size_t>(i)]; }, await);
+}
+
+/// Not by Context::check, which throws the failures of all communicators, and each of them once.
+void Ranks::check_alive() const {
+  for (const Member& member : members_) job->control.check_alive(member.rank, member.place);
 }
 
 std::vector<Member> Ranks::exchange(Place mine) {

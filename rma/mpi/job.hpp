@@ -54,6 +54,8 @@ class Ranks {
   std::vector<Member> exchange(Place mine);
   /// Collective: returns once all ranks have called it.
   void meet();
+  /// @throws Error, in each call, if one of the ranks has died. Any thread may call it.
+  void check_alive() const;
 
  private:
   void enter(const std::shared_ptr<Job>& its);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "rma/barrier.hpp"
+#include "rma/first_failure.hpp"
 #include "rma/mpi/control.hpp"
 
 #include <cstddef>
@@ -26,16 +27,20 @@ class Meeting {
   Meeting(Control& control, std::size_t first, int self, int size)
       : control_(control), first_(first), self_(self), barrier_(self, size) {}
 
-  /// Returns once all have called it. `member(i)` is the i-th of them. `await(ready)` waits until `ready()` is true.
+  /// Returns once all have called it. After a failure it signals the others all the same, and then throws:
+  /// the next call is the next meeting. `member(i)` is the i-th of them. `await(ready)` waits until `ready()` is true.
   void meet(auto member, auto await) {
     std::uint64_t* const own = control_.own(member(self_).place);
     const auto word = [this](int round) { return first_ + static_cast<std::size_t>(round); };
+    rma::FirstFailure failure(false);
     const auto signal = [&](int round) {
       const Member peer = member(barrier_.to(round));
-      control_.swap(peer.rank, peer.place, word(round), turn_);
+      failure.of([&] { control_.swap(peer.rank, peer.place, word(round), turn_); });
     };
-    barrier_.pass(signal, [&](int round) { await([&] { return std::atomic_ref(own[word(round)]).load() >= turn_; }); });
+    const auto ready = [&](int round) { return std::atomic_ref(own[word(round)]).load() >= turn_; };
+    barrier_.pass(signal, [&](int round) { failure.of([&] { await([&] { return ready(round); }); }); });
     ++turn_;
+    failure.report();
   }
 
  private:

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "rma/first_failure.hpp"
 #include "rma/mpi/pause.hpp"
 #include "rma/mpi/refused.hpp"
 #include "rma/mpi/rma_window.hpp"
@@ -131,9 +132,12 @@ void Notifications::set(RmaWindow& window, Epochs::Lock& lock, int number) {
   const Part& own = window.parts[static_cast<std::size_t>(window.rank)];
   std::atomic_ref(window.job->control.own(own.place)[RmaWindow::kCountersWord])
       .store(offer(window, number, made).word());
-  window.epochs->barrier(lock);
-  const std::vector<Counters> all = of_all(window);
-  window.epochs->barrier(lock);  // the words may be written again
+  std::vector<Counters> all;
+  rma::FirstFailure failure(false);
+  failure.of([&] { window.epochs->barrier(lock); });
+  failure.of([&] { all = of_all(window); });
+  failure.of([&] { window.epochs->barrier(lock); });  // the words may be written again
+  failure.report();
   check_all(all);
   for (std::size_t i = 0; i < all.size(); ++i) window.parts[i].counters = all[i];
   window_ = std::move(made);
@@ -169,7 +173,7 @@ void Notifications::wait(RmaWindow& window, Epochs::Lock& lock, int index, std::
   check(window, window.rank, index);
   const auto counter = static_cast<std::uint32_t>(index);
   if (stream.kind() != Stream::Kind::program_order) return window_.wait(stream, counter, value);
-  Pause pause(window.job->context, window.comm, "for a notification, in SLUICE_Win_wait_notify_enqueue");
+  Pause pause(*window.ranks, "for a notification, in SLUICE_Win_wait_notify_enqueue");
   while (window_.count(counter) < value) {
     lock.unlock();
     try {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rma/mpi/pause.hpp"
 
-#include <sluice/context.hpp>
+#include <mpi.h>
 
 #include <algorithm>
 #include <string>
 #include <thread>
 
+#include "rma/mpi/job.hpp"
 #include "rma/mpi/log.hpp"
 #include "rma/mpi/mailbox.hpp"
 #include "rma/mpi/yield.hpp"
@@ -29,8 +30,8 @@ constexpr std::chrono::seconds kWarning{60};
 
 }  // namespace
 
-Pause::Pause(Context& context, MPI_Comm comm, std::string_view what)
-    : context_(context), comm_(comm), what_(what), rest_(kPlainLooks, crowded() ? rma::Rest::kPaused : kPausedLooks) {}
+Pause::Pause(const Ranks& ranks, std::string_view what)
+    : ranks_(ranks), what_(what), rest_(kPlainLooks, crowded() ? rma::Rest::kPaused : kPausedLooks) {}
 
 void Pause::operator()() {
   serve_mailboxes();
@@ -38,7 +39,7 @@ void Pause::operator()() {
   if (rested) ++count_;
   if (!rested || (count_ > kPlainLooks && count_ % kLooksForMessages == 0)) {
     int flag = 0;
-    PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_, &flag, MPI_STATUS_IGNORE);
+    PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, ranks_.comm, &flag, MPI_STATUS_IGNORE);
   }
   if (rested) return;
   const auto now = std::chrono::steady_clock::now();
@@ -54,11 +55,11 @@ void Pause::operator()() {
 void Pause::look_around() {
   const auto now = std::chrono::steady_clock::now();
   next_look_ = now + kLook;
-  context_.check();
+  ranks_.check_alive();
   if (now < next_warning_) return;
   next_warning_ = now + kWarning;
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - begin_).count();
-  log(Level::warn, "rank " + std::to_string(context_.rank()) + " has waited for " + std::to_string(seconds) +
+  log(Level::warn, "rank " + std::to_string(ranks_.job->context.rank()) + " has waited for " + std::to_string(seconds) +
                        " s: " + std::string(what_));
 }
 

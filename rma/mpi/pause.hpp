@@ -4,16 +4,12 @@
 
 #include "rma/rest.hpp"
 
-#include <mpi.h>
-
 #include <chrono>
 #include <string_view>
 
-namespace sluice {
-class Context;
-}
-
 namespace sluice::mpi_rma {
+
+class Ranks;
 
 /// The pauses of one wait: short ones first, then longer and longer ones in which other programs may have the core. A
 /// wait does not sleep before it has lasted as long as a few wakings take: else two ranks that wait for each other put
@@ -22,15 +18,14 @@ namespace sluice::mpi_rma {
 class Pause {
  public:
   /// `what`: of the warning that the wait lasts; a text that stays.
-  Pause(Context& context, MPI_Comm comm, std::string_view what);
-  /// @throws Error if a peer has died, or its memory cannot be reached.
+  Pause(const Ranks& ranks, std::string_view what);
+  /// @throws Error, in each wait that lasts, if one of the ranks has died.
   void operator()();
 
  private:
   void look_around();
 
-  Context& context_;
-  MPI_Comm comm_;
+  const Ranks& ranks_;
   std::string_view what_;
   rma::Rest rest_;
   int count_ = 0;

@@ -180,8 +180,10 @@ void RmaWindow::free_members() {
 }
 
 void RmaWindow::close_memory(std::optional<Timeout> timeout) {
-  if (window_.bytes() != 0) window_.close(timeout);
-  notifications.close(timeout);
+  rma::FirstFailure failure(false);
+  if (window_.bytes() != 0) failure.of([&] { window_.close(timeout); });
+  failure.of([&] { notifications.close(timeout); });
+  failure.report();
 }
 
 std::string RmaWindow::describe() const {
