@@ -23,8 +23,8 @@ OwnedProgress progress_for(device::Driver& driver);
 
 class GpuUse {
  public:
-  /// Loads what the driver needs. `rung`: the put of this end, if a bell fires it. Of that put, and of acquires, of
-  /// which an end that sends has some, only a mark of ours shows that a stream has completed them.
+  /// Loads what the driver needs. `rung`: the put of this end, if a bell fires it; null: none does. `sends`: the end
+  /// has acquires. Only a mark of ours shows that a stream has completed such a put, or an acquire.
   /// @throws device::GpuError
   GpuUse(device::Driver& driver, int gpu, const backends::RungPut* rung, bool sends);
 
