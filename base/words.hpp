@@ -72,7 +72,13 @@ void heavy_fence() noexcept;
 
 /// Earlier stores of this thread to mapped memory are visible before later ones. On aarch64, the stores of a put to a
 /// window could otherwise pass those of an earlier one.
-inline void order_stores() noexcept { std::atomic_thread_fence(std::memory_order_release); }
+inline void order_stores() noexcept {
+#if defined(__x86_64__) || defined(__SANITIZE_THREAD__)  // which keep the order; which knows no fences
+  std::atomic_signal_fence(std::memory_order_release);
+#else
+  std::atomic_thread_fence(std::memory_order_release);
+#endif
+}
 
 /// Once a process, before `light_fence` is used. Idempotent, any thread.
 void prepare_fences() noexcept;
