@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -19,6 +20,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <set>
 #include <vector>
 
 #include "tests/peers.hpp"
@@ -151,9 +153,21 @@ class Tracer {
 
   void let_other_go_on(pid_t other, int status) {
     const int signal = WSTOPSIG(status);
-    const bool of_tracing = signal == SIGSTOP || signal == SIGTRAP || signal == (SIGTRAP | 0x80);
-    if (stepping_ && of_tracing) return held_.push_back(other);
+    const bool of_call = signal == (SIGTRAP | 0x80);
+    const bool of_tracing = of_call || signal == SIGSTOP || signal == SIGTRAP;
+    if (of_call && is_wait(other) && stepping_) return held_.push_back(other);
     ::ptrace(PTRACE_SYSCALL, other, nullptr, of_tracing ? 0 : signal);
+  }
+  /// The thread stands before or behind a call in which it sleeps, so it holds no lock that the traced one may want.
+  bool is_wait(pid_t other) {
+    constexpr std::array kWaits{SYS_futex,       SYS_ppoll,           SYS_pselect6,
+                                SYS_epoll_pwait, SYS_clock_nanosleep, SYS_nanosleep};
+    __ptrace_syscall_info info{};
+    if (::ptrace(PTRACE_GET_SYSCALL_INFO, other, sizeof info, &info) <= 0) return false;
+    if (info.op != PTRACE_SYSCALL_INFO_ENTRY) return waiting_.erase(other) != 0;
+    const bool waits = std::ranges::find(kWaits, static_cast<long>(info.entry.nr)) != kWaits.end();
+    if (waits) waiting_.insert(other);
+    return waits;
   }
 
   void go_on(long signal) const { ::ptrace(stepping_ ? PTRACE_SINGLESTEP : PTRACE_SYSCALL, child_, nullptr, signal); }
@@ -246,7 +260,8 @@ class Tracer {
   bool watching_ = false;
   bool counting_ = false;
   bool seen_end_ = false;
-  std::vector<pid_t> held_;  // other threads, that stand still
+  std::set<pid_t> waiting_;  // other threads, in a call in which they sleep
+  std::vector<pid_t> held_;  // of these, those that stand still
   SystemCalls calls_;
 };
 

@@ -39,8 +39,8 @@ void end_counting() noexcept;
 /// Other threads, which the main thread has started, while its instructions are counted.
 enum class Others { go_on, stand_still };
 
-/// Runs `work` in a child process, whose main thread is traced (ptrace). Threads that stand still do so from their next
-/// system call on.
+/// Runs `work` in a child process, whose main thread is traced (ptrace). Threads that stand still do so from the next
+/// system call on in which they sleep.
 SystemCalls count_system_calls(const std::function<int()>& work, Others others = Others::go_on);
 
 /// Between these two, inside `count_system_calls`, the calling thread's instructions are counted one by one.

@@ -106,7 +106,7 @@ class UnderWay {
   std::deque<Item> items_;
 };
 
-/// The watch of the inner put of a wrapped one: only the wrapper raises the end's own word.
+/// The watch of the inner put of a wrapped one, which no lane fires: only the wrapper raises the end's own word.
 class InnerWatch final : public device::Watch {
  public:
   explicit InnerWatch(device::Watch& outer) : outer_(outer) {}
@@ -266,11 +266,8 @@ class Nic {
       const Doorbell& bell = work.put->bell();
       const auto seen = rung.try_emplace(&bell, bell.word.value.load(std::memory_order_acquire)).first;
       if (seen->second < work.threshold) return false;
-      if (work.inner != nullptr) {
-        work.inner->enqueue({}, work.epoch, work.part);
-      } else {
-        base::raise(work.watch->done, work.epoch, work.watch->done_parking);
-      }
+      if (work.inner != nullptr && !work.watch->shut()) work.inner->enqueue({}, work.epoch, work.part);
+      base::raise(work.watch->done, work.epoch, work.watch->done_parking);
       return true;
     });
   }
@@ -295,9 +292,11 @@ class CountingBell final : public Doorbell {
 
 class ArmedPut final : public RungPut {
  public:
-  ArmedPut(device::Watch& watch, const Slots& source, std::unique_ptr<Put> inner, std::shared_ptr<Nic> nic)
+  ArmedPut(device::Watch& watch, const Slots& source, std::unique_ptr<InnerWatch> inner_watch,
+           std::unique_ptr<Put> inner, std::shared_ptr<Nic> nic)
       : RungPut(Fired::by_nic, watch, std::make_shared<CountingBell>(), source.slot_bytes),
-        most_ahead_(static_cast<std::uint64_t>(source.depth)), inner_(std::move(inner)), nic_(std::move(nic)) {}
+        most_ahead_(static_cast<std::uint64_t>(source.depth)), inner_watch_(std::move(inner_watch)),
+        inner_(std::move(inner)), nic_(std::move(nic)) {}
   ~ArmedPut() override {
     nic_->disarm(this);
     nic_->give_back();
@@ -343,6 +342,7 @@ class ArmedPut final : public RungPut {
 
   std::uint64_t most_ahead_;
   std::uint64_t armed_ = 0;
+  std::unique_ptr<InnerWatch> inner_watch_;
   std::unique_ptr<Put> inner_;
   std::shared_ptr<Nic> nic_;
 };
@@ -475,7 +475,9 @@ class RungTransport final : public PostedTransport {
  private:
   std::unique_ptr<Put> wrap(Link& inner, const Slots& source, device::Watch& watch, Key key) override {
     if (!nic_->take_entry()) return PostedTransport::wrap(inner, source, watch, std::move(key));
-    return std::make_unique<ArmedPut>(watch, source, inner.prepare(source, watch, std::move(key)), nic_);
+    auto inner_watch = std::make_unique<InnerWatch>(watch);
+    auto put = inner.prepare(source, *inner_watch, std::move(key));
+    return std::make_unique<ArmedPut>(watch, source, std::move(inner_watch), std::move(put), nic_);
   }
   std::unique_ptr<Access> wrap(Link& inner, int depth, device::Watch& watch, Key key) override {
     return inner.access(depth, watch, std::move(key));
