@@ -37,6 +37,8 @@ LIMIT_MS = 4000  # of each group of ranks, at least: with a mutant, many end by 
 CLEAN_LIMIT_MS = 20000
 HANGS_S = 120  # a test program that hangs itself
 ARCHIVED = ("CMakeFiles/sluice.dir/", "apps/", "tests/conformance/CMakeFiles/gpu_stream.dir/")  # objects that are linked from archives
+# Of conformance, what of a filter decides which tests there are (tests/conformance/cases.cpp).
+NAMED_GROUNDS = re.compile(r"^\*|Full/|cuda|(?:threads_)?ofi_[a-z]+|emucxi|chaos|late_messages")
 AT_ONCE = 8  # most tests make ranks sleep until the limit
 
 
@@ -98,7 +100,7 @@ def test_findings(mutant, tests):
     for one in mutant.test.split("-")[0].split(":"):
         suite, _, name = re.sub(r"^\w+/", "", one).partition(".")
         name = name.split("/")[0] or "*"
-        if not any(fnmatch.fnmatch(s, suite) and fnmatch.fnmatch(n, name) for s, n in tests):
+        if (suite, name) not in tests and not any(fnmatch.fnmatch(s, suite) and fnmatch.fnmatch(n, name) for s, n in tests):
             yield f"no test in tests/ is called {one}"
 
 
@@ -311,16 +313,42 @@ def run(program, folder, mutant, limit_ms):
     return done.returncode == 0, done.stdout
 
 
-def filter_findings(folder, mutants):
-    """Filters that match no test of their program."""
-    def listed(mutant):
-        return subprocess.run([folder / "bin" / mutant.program, "--gtest_list_tests", f"--gtest_filter={mutant.test}"], text=True,
-                              env=environment(folder, mutant, LIMIT_MS), capture_output=True).stdout
+def names_of(listing):
+    """Of what --gtest_list_tests prints: the full name of each test, a line each."""
+    suite, names = "", []
+    for line in listing.splitlines():
+        name = line.split("#")[0].strip()
+        if line.startswith("  "):
+            names.append(suite + name)
+        else:
+            suite = name
+    return "\n".join(names)
 
-    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        for mutant, output in zip(mutants, pool.map(listed, mutants)):
-            if not re.search(r"^  \S", output, re.MULTILINE):
-                yield f"{LIST}: {mutant.name}: {mutant.program} has no such test: {mutant.test}"
+
+def matches(names, wanted):
+    """Whether a filter of googletest matches one of these lines."""
+    def regex(patterns):
+        return "|".join(re.escape(one).replace(r"\*", ".*").replace(r"\?", ".") for one in patterns.split(":"))
+
+    positive, _, negative = wanted.partition("-")
+    unwanted = f"(?!(?:{regex(negative)})$)" if negative else ""
+    return re.search(f"^{unwanted}(?:{regex(positive or '*')})$", names, re.MULTILINE) is not None
+
+
+def filter_findings(folder, mutants):
+    """Filters that match no test of their program. One call lists the tests of all filters that name the same grounds."""
+    alike = {}
+    for mutant in mutants:
+        variables = environment(folder, mutant, LIMIT_MS)
+        key = mutant.program, frozenset(NAMED_GROUNDS.findall(mutant.test)), tuple(sorted(variables.items()))
+        alike.setdefault(key, (variables, []))[1].append(mutant)
+    for (program, *_), (variables, planted) in alike.items():
+        any_of = ":".join(dict.fromkeys(mutant.test.partition("-")[0] for mutant in planted))
+        names = names_of(subprocess.run([folder / "bin" / program, "--gtest_list_tests", f"--gtest_filter={any_of}"], text=True, env=variables,
+                                        capture_output=True).stdout)
+        for mutant in planted:
+            if not matches(names, mutant.test):
+                yield f"{LIST}: {mutant.name}: {program} has no such test: {mutant.test}"
 
 
 def missing_here(folder, mutant):
