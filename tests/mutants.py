@@ -75,10 +75,11 @@ def load(root):
 
 
 def tests_of(root):
-    """(suite, name) of each test in the tree."""
-    found = set()
+    """The names of the tests of each suite in the tree."""
+    found = {}
     for path in (root / "tests").rglob("*_test.cpp"):
-        found |= set(re.findall(r"\bTEST\w*\(\s*(\w+),\s*(\w+)\)", path.read_text()))
+        for suite, name in re.findall(r"\bTEST\w*\(\s*(\w+),\s*(\w+)\)", path.read_text()):
+            found.setdefault(suite, set()).add(name)
     return found
 
 
@@ -100,7 +101,8 @@ def test_findings(mutant, tests):
     for one in mutant.test.split("-")[0].split(":"):
         suite, _, name = re.sub(r"^\w+/", "", one).partition(".")
         name = name.split("/")[0] or "*"
-        if (suite, name) not in tests and not any(fnmatch.fnmatch(s, suite) and fnmatch.fnmatch(n, name) for s, n in tests):
+        suites = [suite] if suite in tests else fnmatch.filter(tests, suite)
+        if not any(fnmatch.filter(tests[one_of], name) for one_of in suites):
             yield f"no test in tests/ is called {one}"
 
 
