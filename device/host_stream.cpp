@@ -194,17 +194,22 @@ void HostStream::Impl::wait_for_room(std::uint64_t position) noexcept {
 
 // Does not block, which would be for ever: no other thread makes room.
 std::uint64_t HostStream::Impl::append_inside(Work& work, Whose whose) {
-  auto position = tail_.load(std::memory_order_relaxed);
-  while (is_free(position)) {
-    if (tail_.compare_exchange_weak(position, position + 1, std::memory_order_relaxed)) {
-      fill(position, work, whose);
-      return position;
-    }
-  }
+  if (const auto claimed = append_if_free(work, whose)) return *claimed;
+  const auto position = tail_.load(std::memory_order_relaxed);
   late_.push_back({position, whose, {}, std::move(work)});
   late_.back().item.enqueued();
   late_before_.store(late_.front().before, std::memory_order_relaxed);
   return position;
+}
+
+std::optional<std::uint64_t> HostStream::Impl::append_if_free(Work& work, Whose whose) noexcept {
+  auto position = tail_.load(std::memory_order_relaxed);
+  while (is_free(position)) {
+    if (!tail_.compare_exchange_weak(position, position + 1, std::memory_order_relaxed)) continue;
+    fill(position, work, whose);
+    return position;
+  }
+  return std::nullopt;
 }
 
 void HostStream::Impl::fill(std::uint64_t position, Work& work, Whose whose) noexcept {

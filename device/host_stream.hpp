@@ -17,6 +17,7 @@
 #include <limits>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -140,6 +141,8 @@ struct HostStream::Impl {
   // Producers.
   std::uint64_t append(Work& work, Whose whose);
   std::uint64_t append_inside(Work& work, Whose whose);
+  /// Nothing: the ring is full.
+  std::optional<std::uint64_t> append_if_free(Work& work, Whose whose) noexcept;
   void fill(std::uint64_t position, Work& work, Whose whose) noexcept;
   void wait_for_room(std::uint64_t position) noexcept;
   std::uint64_t batch() const noexcept { return mask_ / 16 + 1; }  // a power of two
@@ -215,7 +218,7 @@ struct HostStream::Impl {
   bool run_own(std::uint64_t target) noexcept;
   struct Marker;
   Stop wait_for_marker(Timeout timeout);
-  void enqueue_marker(const std::shared_ptr<Marker>& marker);
+  Work work_of(const std::shared_ptr<Marker>& marker);
   bool pass(const std::shared_ptr<Marker>& marker, base::Limit& limit);
   void go_on(Stop& stopped_by) noexcept;
   /// Sleeps until `reached()`. @throws Error if the stream ends, or has waited for its timeout

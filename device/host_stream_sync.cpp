@@ -127,13 +127,11 @@ struct HostStream::Impl::Marker {
   std::atomic<bool> in_time{true};  // the host still waits, and takes what stopped the stream
 };
 
-void HostStream::Impl::enqueue_marker(const std::shared_ptr<Marker>& marker) {
-  Work item([this, marker] {
+HostStream::Work HostStream::Impl::work_of(const std::shared_ptr<Marker>& marker) {
+  return Work([this, marker] {
     if (marker->in_time.exchange(false)) go_on(marker->stop);
     base::raise(marker->raised, 1, passing_);  // last: the marker may be gone
   });
-  append(item, Whose::own);
-  call(State::dozing);
 }
 
 /// False: not within the limit.
@@ -149,7 +147,9 @@ HostStream::Impl::Stop HostStream::Impl::wait_for_marker(Timeout timeout) {
   if (timeout == kForever) {
     Marker here;
     const std::shared_ptr<Marker> marker(std::shared_ptr<Marker>(), &here);
-    enqueue_marker(marker);
+    Work item = work_of(marker);
+    append(item, Whose::own);
+    call(State::dozing);
     const auto passed = [&] { return base::reached(here.raised, 1); };
     if (!device::yield_until(passed)) base::wait_until(passing_, passed);
     return std::move(here.stop);
@@ -161,14 +161,15 @@ HostStream::Impl::Stop HostStream::Impl::wait_for_marker(Timeout timeout) {
   const auto before = late_marker_;
   lock.unlock();
   if (before != nullptr && !pass(before, limit)) throw Error(late);
-  const auto room = [this] { return tail_.load() - head_.load() <= mask_; };
-  while (!room()) {
+  const auto marker = std::make_shared<Marker>();
+  Work item = work_of(marker);
+  while (!append_if_free(item, Whose::own)) {
     if (limit.over()) throw Error(late);
     const auto soon = base::Clock::now() + std::chrono::milliseconds(1);  // the stream wakes for batches only
-    base::wait_until(room_, room, std::min(limit.next(), soon));
+    base::wait_until(
+        room_, [this] { return tail_.load() - head_.load() <= mask_; }, std::min(limit.next(), soon));
   }
-  const auto marker = std::make_shared<Marker>();
-  enqueue_marker(marker);
+  call(State::dozing);
   const bool in_time = pass(marker, limit);
   lock.lock();
   late_marker_ = in_time ? nullptr : marker;

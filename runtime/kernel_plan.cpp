@@ -29,17 +29,19 @@ void launch(Stream stream, Kernel kernel, std::span<End> ends, std::uint64_t ste
 
 }  // namespace
 
-KernelPlan::KernelPlan(device::Driver& driver, const std::vector<PlanOut>& outs, const std::vector<PlanIn>& ins)
+KernelPlan::KernelPlan(device::Driver& driver, int gpu, const std::vector<PlanOut>& outs,
+                       const std::vector<PlanIn>& ins)
     : senders_(outs), receivers_(ins) {
   try {
-    why_not_ = prepare(driver);
+    const device::OnDevice current(driver, gpu);
+    why_not_ = prepare(driver, gpu);
   } catch (const std::exception& reason) {
     why_not_ = reason.what();
   }
 }
 
-std::string KernelPlan::prepare(device::Driver& driver) {
-  driver.load_kernels(driver.current_device());
+std::string KernelPlan::prepare(device::Driver& driver, int gpu) {
+  driver.load_kernels(gpu);
   constexpr std::size_t kOfEnd = sizeof(kernel::Out) + sizeof(kernel::In) + 2 * sizeof(kernel::Count);
   device::Ledger& ledger = ledger_.emplace(&driver, 64 + kOfEnd * (senders_.size() + receivers_.size()));
   fault_ = ledger.take<std::uint64_t>();

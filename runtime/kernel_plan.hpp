@@ -29,7 +29,7 @@ class KernelPlan {
  public:
   /// Prepares all that kernels need, once the channels are connected, bound to streams of the driver's GPUs and idle:
   /// behind a parked stream it would be too late. Keeps references to the plan's channels.
-  KernelPlan(device::Driver& driver, const std::vector<PlanOut>& outs, const std::vector<PlanIn>& ins);
+  KernelPlan(device::Driver& driver, int gpu, const std::vector<PlanOut>& outs, const std::vector<PlanIn>& ins);
 
   /// Why kernels cannot drive the plan; empty: they can.
   const std::string& why_not() const noexcept { return why_not_; }
@@ -45,7 +45,7 @@ class KernelPlan {
   void release(Stream stream, bool captured);
 
  private:
-  std::string prepare(device::Driver& driver);
+  std::string prepare(device::Driver& driver, int gpu);
 
   const std::vector<PlanOut>& senders_;
   const std::vector<PlanIn>& receivers_;

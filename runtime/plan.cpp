@@ -17,6 +17,16 @@ using runtime::Verb;
 
 using Bells = std::vector<std::shared_ptr<backends::Doorbell>>;
 
+/// Null: a network device has no counter left for it.
+std::shared_ptr<backends::Doorbell> bell_for(RungPut& put) {
+  try {
+    return put.new_bell();
+  } catch (const std::exception& reason) {
+    base::log(base::LogLevel::info, std::string("each put of a plan is rung for apart: ") + reason.what());
+    return nullptr;
+  }
+}
+
 /// Puts that can share a bell get one. Returns the bells. `first`: the epoch of each before the plan's first.
 template <class Row>
 Bells fuse(runtime::Engine& engine, const std::vector<Row>& rows, std::uint64_t Row::*first) {
@@ -24,12 +34,14 @@ Bells fuse(runtime::Engine& engine, const std::vector<Row>& rows, std::uint64_t 
   for (const Row& row : rows) {
     RungPut* const put = row.core->rung();
     if (put == nullptr || row.core->lengths() != nullptr) continue;
-    auto& bell = bells[put->bell_kind()];
-    if (bell == nullptr) bell = put->new_bell();
-    engine.move(*put, bell, row.*first);
+    const auto [of_kind, is_first] = bells.try_emplace(put->bell_kind());
+    if (is_first) of_kind->second = bell_for(*put);
+    if (of_kind->second != nullptr) engine.move(*put, of_kind->second, row.*first);
   }
   Bells all;
-  for (auto& [kind, bell] : bells) all.push_back(std::move(bell));
+  for (auto& [kind, bell] : bells) {
+    if (bell != nullptr) all.push_back(std::move(bell));
+  }
   return all;
 }
 
@@ -120,6 +132,7 @@ void PlanCore::commit(Stream stream, std::optional<Timeout> timeout) {
   for (auto* end : ends_) end->check_bindable(stream);
   if (device::of_gpu(stream)) {
     for (auto* end : ends_) end->bind_to_gpu(stream);
+    gpu_ = state_of(stream).device;
   }
   // From here on nothing throws: a commit that failed may be tried again.
   if (device::of_gpu(stream)) {
@@ -135,7 +148,7 @@ void PlanCore::commit(Stream stream, std::optional<Timeout> timeout) {
     in.first_release = in.core->released();
   }
   if (device::of_gpu(stream)) {
-    prepare_kernels(stream);
+    kernels_ = std::make_unique<KernelPlan>(*device::driver(stream.kind()), gpu_, out_, in_);
   } else {
     share_bells();
   }
@@ -154,13 +167,6 @@ void PlanCore::fail_if_stopped(device::Lane lane) noexcept {
 void PlanCore::share_bells() {
   put_bells_ = fuse(services_->engine, out_, &PlanOut::first);
   credit_bells_ = fuse(services_->engine, in_, &PlanIn::first_release);
-}
-
-void PlanCore::prepare_kernels(Stream stream) {
-  device::Driver& driver = *device::driver(stream.kind());
-  gpu_ = driver.device_of(stream.handle());
-  const device::OnDevice current(driver, gpu_);
-  kernels_ = std::make_unique<KernelPlan>(driver, out_, in_);
 }
 
 /// A stream may begin to capture, or have ended, since it was last used.

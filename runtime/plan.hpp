@@ -84,7 +84,6 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
   void fail_if_stopped(device::Lane lane) noexcept;
   void share_bells();
   void check_for_kernels(const runtime::ChannelEnd& end) const;
-  void prepare_kernels(Stream stream);
   /// Like device::in_order; work that a host stream still has to do keeps the plan alive. If the driver refuses it,
   /// then `refused` of each row's end makes sure that nothing waits for it.
   template <class F, class Row, class Core>

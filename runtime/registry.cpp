@@ -68,7 +68,11 @@ void Registry::open(ChannelEnd& end) {
   }
   begin_anew();
   failures_.forget_told();
-  add(end);
+  try {
+    add(end);
+  } catch (const std::exception& reason) {  // what is entered stays: it is closed as that of any failed end
+    end.fail(Code::out_of_resources, std::string("opening: ") + reason.what());
+  }
 }
 
 /// Announces the end, at once or when the link to the peer is ready.

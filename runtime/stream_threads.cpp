@@ -96,6 +96,9 @@ void StreamThreads::run(Stream stream, std::function<void(device::Lane)> work) {
   } catch (const Error& reason) {
     fate_->fail(reason.code(), reason.what());
     throw;
+  } catch (const std::exception& reason) {
+    fate_->fail(Code::out_of_resources, reason.what());
+    throw;
   }
 }
 

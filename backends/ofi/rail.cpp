@@ -275,14 +275,28 @@ void Rail::give_up(Operation& operation) {
   operation.owner = nullptr;
 }
 
-void Rail::end_failed() {
+void Rail::end_all(ssize_t code, const char* what) {
+  const std::string why = std::string(what) + ": " + text_of(static_cast<int>(-code));
+  std::vector<Operation*> posted;
+  for (const auto& [owner, operations] : operations_)
+    std::ranges::copy_if(operations, std::back_inserter(posted), [](const Operation* one) { return one->posted; });
+  if (!posted.empty()) base::log(base::LogLevel::warn, "libfabric: a completion queue has failed: " + why);
+  const auto is_known = [this](const Operation* one) {  // the end of one may have been the end of others
+    return std::ranges::any_of(operations_, [one](const auto& of) { return std::ranges::count(of.second, one) != 0; });
+  };
+  for (Operation* const one : posted) {
+    if (is_known(one) && one->posted) end(*one, why);
+  }
+}
+
+bool Rail::end_failed() {
   fi_cq_err_entry error{};
   const ssize_t count = [&] {
     const base::races::Unseen libfabric;
     return fi_cq_readerr(queue_.get(), &error, 0);
   }();
-  if (count == -FI_EAGAIN) return;
-  check(count, "fi_cq_readerr");
+  if (count == -FI_EAGAIN) return true;
+  if (count < 0) return end_all(count, "fi_cq_readerr"), false;
   const std::string why = text_of(error.err);
   base::log(base::LogLevel::info, "libfabric: an operation has failed: " + why);
   // An inject has no context, so the error of a failed one may have any, which is compared and not used. The death of
@@ -293,8 +307,10 @@ void Rail::end_failed() {
   for (const auto& [owner, operations] : operations_) {
     const auto failed = std::ranges::find_if(operations, is);
     if (failed == operations.end()) continue;
-    return (*failed)->armed == nullptr ? end(**failed, why) : owner->ended(**failed, why);
+    (*failed)->armed == nullptr ? end(**failed, why) : owner->ended(**failed, why);
+    break;
   }
+  return true;
 }
 
 bool Rail::may_sleep() const {

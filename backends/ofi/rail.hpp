@@ -160,7 +160,10 @@ class Rail {
   void open_queue();
   void end(Operation& operation, const std::string& why_not);
   Owned<fid_ep> open_endpoint() const;
-  void end_failed();
+  /// False: the queue is broken.
+  bool end_failed();
+  /// The queue is broken, and tells of no operation any more: all have failed.
+  void end_all(ssize_t code, const char* what);
   /// Takes the result of a call of this name.
   Posted posted(ssize_t code, const char* what, Operation& operation);
 
@@ -194,9 +197,10 @@ void Rail::poll(Landed landed) {
       return fi_cq_read(queue_.get(), entries, kAtOnce);
     }();
     if (count == -FI_EAVAIL) {
-      end_failed();
+      if (!end_failed()) return;
       continue;
     }
+    if (count < 0 && count != -FI_EAGAIN && count != -FI_EINTR) return end_all(count, "fi_cq_read");
     for (ssize_t i = 0; i < count; ++i) {
       if ((entries[i].flags & FI_REMOTE_CQ_DATA) != 0) {
         landed(entries[i].data);

@@ -184,7 +184,8 @@ class SLUICE_EXPORT Sender : public ChannelHandle {
   /// and the device of `stream`; on a HostStream and in program order, any function is a kernel. Blocks the host until
   /// the ends are connected and all earlier puts have been sent.
   /// @throws Error{Code::unsupported} if kernels cannot drive this end, for example if the target is memory of another
-  ///   process that cannot be mapped. Else see "Errors of verbs". After an error the channel is used as before.
+  ///   process that cannot be mapped. Else see "Errors of verbs". After an error the channel is used as before,
+  ///   on streams of the kind of `stream`.
   DeviceSender on_device(Stream stream);
 
  private:

@@ -257,6 +257,43 @@ TEST_P(Budgets, are_a_ranks_share_of_what_the_nic_has) {
   expect_armed(GetParam(), "EMUCXI_TLES=14", GetParam().ground.name == "emucxi" ? 3 : kArmedChannels);
 }
 
+/// Their bells take counters of the NIC.
+TEST_P(Budgets, leave_the_puts_of_a_plan_apart_where_no_bell_is_left) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    Order order(one);
+    const Buffer source(context, one, 2 * one.bytes);
+    const Buffer target(context, one, 2 * one.bytes);
+    std::vector<Sender> senders;
+    std::vector<Receiver> receivers;
+    Plan plan = context.plan();
+    for (const std::size_t i : {0, 1}) {
+      const auto tag = kTag + static_cast<Tag>(i);
+      senders.push_back(context.sender(1 - context.rank(), tag, source.all().slice(i * one.bytes, one.bytes)));
+      receivers.push_back(context.receiver(1 - context.rank(), tag, target.all().slice(i * one.bytes, one.bytes)));
+      plan.add(senders.back());
+      plan.add(receivers.back());
+    }
+    refuse_bells();
+    plan.commit(order.stream());
+    for (std::uint64_t epoch = 1; epoch <= 5; ++epoch) {
+      plan.acquire(order.stream());
+      for (const Sender& sender : senders)
+        order.run([slot = plan.slot(sender), stamp = Stamp{context.rank(), sender.tag(), epoch}] {
+          fill(bytes_of(slot), stamp);
+        });
+      plan.start(order.stream());
+      plan.wait(order.stream());
+      for (const Receiver& receiver : receivers)
+        order.run([slot = plan.slot(receiver), stamp = Stamp{1 - context.rank(), receiver.tag(), epoch}] {
+          expect_and_poison(slot, stamp);
+        });
+      plan.release(order.stream());
+    }
+    context.synchronize(order.stream());
+  });
+}
+
 /// The emulated NIC can be told to fail.
 class FailedWrites : public testing::TestWithParam<Case> {};
 
@@ -314,6 +351,36 @@ TEST_P(FailedWrites, are_never_believed_and_end_their_channel_alone) {
       }
     });
   }
+}
+
+// ---- a completion queue that breaks
+
+class BrokenQueues : public testing::TestWithParam<Case> {};
+
+TEST_P(BrokenQueues, end_every_wait) {
+  Peers peers = GetParam().peers();
+  peers.environment = {"SLUICE_TRIGGER_ENTRIES=0", "EMUCXI_OVERRUN_AT=20"};
+  peers.keep_going = true;
+  run_peers(peers, [](Context& context) {
+    const Case& one = GetParam();
+    const Buffer buffer(context, one);
+    if (context.rank() == 0) {
+      Sender sender = context.sender(1, kTag, buffer.all());
+      const auto error = error_of([&] {
+        for (;;) sender.put({});
+      });
+      EXPECT_TRUE(error);
+    } else {
+      Receiver receiver = context.receiver(0, kTag, buffer.all());
+      const auto error = error_of([&] {
+        for (;;) {
+          receiver.wait({});
+          receiver.release({});
+        }
+      });
+      EXPECT_TRUE(error);
+    }
+  });
 }
 
 std::vector<Case> emulated() {
@@ -375,5 +442,7 @@ INSTANTIATE_IN_ITS_RANKS(Quick, Budgets, testing::ValuesIn(stream_cases()), Case
 INSTANTIATE_IN_ITS_RANKS(Wrapped, Budgets, testing::ValuesIn(on(wrapped_grounds(), stream_cases())), CaseName());
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(FailedWrites);  // where the filter names no such network
 INSTANTIATE_IN_ITS_RANKS(Quick, FailedWrites, testing::ValuesIn(emulated()), CaseName());
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(BrokenQueues);
+INSTANTIATE_IN_ITS_RANKS(Quick, BrokenQueues, testing::ValuesIn(emulated()), CaseName());
 
 }  // namespace

@@ -184,7 +184,8 @@ TEST(Close, of_a_counter_or_endpoint_drops_its_work) {
 TEST(Settings, that_are_bad_are_errors) {
   for (const auto& [name, value] :
        {std::pair{"EMUCXI_TLES", "8"}, std::pair{"EMUCXI_TLE_LIMIT", "maybe"}, std::pair{"EMUCXI_TX_SIZE", "0"},
-        std::pair{"EMUCXI_MESSAGE", "0"}, std::pair{"EMUCXI_FLUSH_MS", "1s"}, std::pair{"EMUCXI_FAIL_EVERY", "-1"}}) {
+        std::pair{"EMUCXI_MESSAGE", "0"}, std::pair{"EMUCXI_FLUSH_MS", "1s"}, std::pair{"EMUCXI_FAIL_EVERY", "-1"},
+        std::pair{"EMUCXI_OVERRUN_AT", "-1"}}) {
     const Setting bad(name, value);
     Info info;
     EXPECT_NE(get_info(good_hints(), info), 0) << name;

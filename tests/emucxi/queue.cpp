@@ -31,6 +31,7 @@ void Queue::progress() {
     entry.err = error;
     entry.prov_errno = error;
     add(entry);
+    if (++entries_ == transfer->endpoint->domain.settings.overrun_at) overrun();
   }
   finished_.clear();
 }

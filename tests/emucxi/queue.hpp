@@ -29,6 +29,7 @@ class Queue : public layer::Queue {
   };
 
   std::deque<Finished> finished_;
+  std::uint64_t entries_ = 0;  // so far
 };
 
 int open_queue(fid_domain* domain, fi_cq_attr* attributes, fid_cq** queue, void* context);

@@ -13,6 +13,7 @@ std::optional<Settings> settings_from_environment() {
   settings.flush = std::chrono::milliseconds(environment.number("EMUCXI_FLUSH_MS", 1000, 0));
   settings.message = environment.number("EMUCXI_MESSAGE", settings.message, 1);
   settings.fail_every = environment.number("EMUCXI_FAIL_EVERY", 0, 0);
+  settings.overrun_at = environment.number("EMUCXI_OVERRUN_AT", 0, 0);
   if (!environment.good) return std::nullopt;
   return settings;
 }

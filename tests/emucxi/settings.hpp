@@ -19,6 +19,7 @@ struct Settings {
   std::chrono::milliseconds flush{1000};  // EMUCXI_FLUSH_MS
   std::size_t message = kLongest;         // EMUCXI_MESSAGE
   std::uint64_t fail_every = 0;           // EMUCXI_FAIL_EVERY, 0: never
+  std::uint64_t overrun_at = 0;           // EMUCXI_OVERRUN_AT, 0: never
 
   /// Entries that cxi keeps for itself.
   static constexpr std::size_t kReserved = 8;

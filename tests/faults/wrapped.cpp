@@ -32,6 +32,7 @@ std::atomic<std::uint64_t> g_messages{0};
 std::atomic<std::uint64_t> g_accesses{0};
 std::atomic<bool> g_accesses_held{false};
 std::atomic<bool> g_reaching_refused{false};
+std::atomic<bool> g_bells_refused{false};
 std::atomic<Rank> g_path_lost{-1};
 std::atomic<bool> g_held{false};
 
@@ -328,7 +329,10 @@ class ArmedPut final : public RungPut {
     return true;
   }
   std::uint64_t most_armed() const noexcept override { return kUnlimited; }
-  std::shared_ptr<Doorbell> new_bell() override { return std::make_shared<CountingBell>(); }
+  std::shared_ptr<Doorbell> new_bell() override {
+    if (g_bells_refused) throw std::runtime_error("no counter is left");
+    return std::make_shared<CountingBell>();
+  }
   const void* bell_kind() const noexcept override { return nic_.get(); }
   std::string describe() const override { return "rung: " + inner_->describe(); }
 
@@ -506,6 +510,7 @@ Posts posts() { return {g_messages.load(), g_accesses.load()}; }
 void hold(bool held) { g_held = held; }
 void hold_accesses(bool held) { g_accesses_held = held; }
 void refuse_reaching() { g_reaching_refused = true; }
+void refuse_bells() { g_bells_refused = true; }
 void lose_path_to(Rank peer) { g_path_lost = peer; }
 
 }  // namespace sluice::test

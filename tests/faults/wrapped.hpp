@@ -30,6 +30,8 @@ void hold_accesses(bool held);
 
 /// From now on none of what is posted in this process can be reached from a GPU's stream: there is no memory for it.
 void refuse_reaching();
+/// From now on puts of this process that are rung for get no bell to share.
+void refuse_bells();
 
 /// From now on no wrapped channel to `peer` can be opened in this process. Nothing is sent to `peer` about it.
 void lose_path_to(Rank peer);

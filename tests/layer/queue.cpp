@@ -86,6 +86,7 @@ Queue::~Queue() {
 ssize_t Queue::read(void* buffer, std::size_t count) {
   const std::size_t bytes = entry_bytes(format_);
   progress();
+  if (overrun_) return -FI_EOVERRUN;
   if (entries_.empty()) return -FI_EAGAIN;
   std::size_t done = 0;
   // An entry of any format is the beginning of an error entry.

@@ -21,7 +21,8 @@ class Queue : public Part<fid_cq, Domain> {
   virtual void progress() = 0;
   virtual bool quiet() const { return entries_.empty(); }
 
-  /// Reads up to `count` entries of the queue's format; -FI_EAGAIN, or -FI_EAVAIL if the first is an error.
+  /// Reads up to `count` entries of the queue's format; -FI_EAGAIN, -FI_EAVAIL if the first is an error, or
+  /// -FI_EOVERRUN.
   ssize_t read(void* buffer, std::size_t count);
   ssize_t read_error(fi_cq_err_entry& entry);
 
@@ -33,6 +34,8 @@ class Queue : public Part<fid_cq, Domain> {
   void add(const fi_cq_err_entry& entry) { entries_.push_back(entry); }
   /// Makes the descriptor readable.
   void announce() const;
+  /// Entries were lost: there is no more to read.
+  void overrun() { overrun_ = true; }
 
  private:
   /// Clears the descriptor if the queue is quiet.
@@ -40,6 +43,7 @@ class Queue : public Part<fid_cq, Domain> {
 
   fi_cq_format format_;
   int descriptor_;
+  bool overrun_ = false;
   std::deque<fi_cq_err_entry> entries_;
 };
 
