@@ -83,12 +83,11 @@ std::uint64_t* Control::mapped(Rank rank, Place place) {
 
 Control::Line& Control::find_line(Rank rank, Place place) {
   const std::lock_guard lock(mutex_);
-  auto& found = lines_[{rank, place.chunk}];
-  if (found == nullptr) {
-    found = std::make_unique<Line>(rank, place.chunk);
-    found->target = context_.target(rank, name_of(place.chunk));
-  }
-  return *found;
+  const std::pair where{rank, place.chunk};
+  if (const auto found = lines_.find(where); found != lines_.end()) return *found->second;
+  auto made = std::make_unique<Line>(rank, place.chunk);
+  made->target = context_.target(rank, name_of(place.chunk));
+  return *lines_.emplace(where, std::move(made)).first->second;
 }
 
 std::vector<std::uint64_t> Control::read(Rank rank, Place place, std::size_t word, std::size_t count) {

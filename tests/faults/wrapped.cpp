@@ -14,6 +14,7 @@
 #include <mutex>
 #include <new>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -31,6 +32,7 @@ std::atomic<std::uint64_t> g_rests{0};
 std::atomic<std::uint64_t> g_messages{0};
 std::atomic<std::uint64_t> g_accesses{0};
 std::atomic<bool> g_accesses_held{false};
+std::atomic<bool> g_accesses_fail{false};
 std::atomic<bool> g_reaching_refused{false};
 std::atomic<bool> g_bells_refused{false};
 std::atomic<Rank> g_path_lost{-1};
@@ -179,12 +181,16 @@ class PostedAccess final : public EngineAccess, private UnderWay::Finisher {
   bool post(std::uint64_t epoch, const Request& request) override {
     if (g_accesses_held || dice_.one_in(3)) return false;
     if (!request.local.empty() || request.counter != Request::kNone) g_accesses.fetch_add(1);
+    if (g_accesses_fail) {
+      watch_.fail(Code::transport, "an access fails, as the test wants it");
+      late_.insert(epoch);
+    }
     requests_[epoch] = request;
     under_way_->add({this, epoch, {}, dice_.below(3)});
     return true;
   }
   void finish(std::uint64_t epoch, Range) override {
-    if (watch_.shut()) {
+    if (late_.erase(epoch) == 0 && watch_.shut()) {
       fail_shut(watch_);
     } else {
       inner_->enqueue({}, epoch, requests_.at(epoch));
@@ -197,6 +203,7 @@ class PostedAccess final : public EngineAccess, private UnderWay::Finisher {
   std::unique_ptr<Access> inner_;
   std::shared_ptr<UnderWay> under_way_;
   std::map<std::uint64_t, Request> requests_;
+  std::set<std::uint64_t> late_;  // they move their bytes though they have failed
   Dice dice_;
 };
 
@@ -509,6 +516,7 @@ std::uint64_t rests() { return g_rests.load(); }
 Posts posts() { return {g_messages.load(), g_accesses.load()}; }
 void hold(bool held) { g_held = held; }
 void hold_accesses(bool held) { g_accesses_held = held; }
+void fail_accesses(bool failing) { g_accesses_fail = failing; }
 void refuse_reaching() { g_reaching_refused = true; }
 void refuse_bells() { g_bells_refused = true; }
 void lose_path_to(Rank peer) { g_path_lost = peer; }

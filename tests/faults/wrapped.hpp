@@ -27,6 +27,8 @@ Posts posts();
 void hold(bool held);
 /// While they are held, no accesses of this process are posted.
 void hold_accesses(bool held);
+/// While they fail, each access of this process that is posted makes its target fail, and moves its bytes later.
+void fail_accesses(bool failing);
 
 /// From now on none of what is posted in this process can be reached from a GPU's stream: there is no memory for it.
 void refuse_reaching();

@@ -101,6 +101,11 @@ TEST(MpiNotifications, refuse_a_host_stream_of_another_copy_of_the_library) {
 #endif
 }
 
+TEST(MpiWindows, go_on_after_calls_that_fail) {
+  expect_served(1, "failed_fence failed_meeting late_access late_close", "SLUICE_LOG=info SLUICE_BACKENDS=posted");
+}
+TEST(MpiNotifications, that_a_rank_cannot_count_hold_up_no_other) { expect_served(2, "failed_counters"); }
+
 /// A shell hides the death from MPICH's launcher, which would end the other rank too.
 void expect_after_a_death(const std::string& text, const std::string& name, const std::string& settings,
                           const std::string& reason = "") {
@@ -207,8 +212,9 @@ TEST(MpiWindows, calls_that_programs_make_often_take_few_instructions) {
 
 TEST(MpiWindows, serve_a_rank_alone) { expect_served(1, "types fences posts locks requests facts errors"); }
 TEST(MpiWindows, are_left_to_mpi_where_a_rank_cannot_make_them) {
-  const Ended ended = run(2, "unready");
+  const Ended ended = run(2, "unreached unready");
   EXPECT_EQ(ended.code, 0) << ended.output;
+  EXPECT_NE(ended.output.find("MPI serves the windows of a communicator: "), std::string::npos) << ended.output;
   EXPECT_NE(ended.output.find("MPI serves a window: "), std::string::npos) << ended.output;
   EXPECT_NE(ended.output.find("Sluice serves it"), std::string::npos) << ended.output;
 }

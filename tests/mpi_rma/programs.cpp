@@ -53,6 +53,12 @@ int run_programs(int argc, char** argv, int first) {
       {"not_freed", run_not_freed},
       {"untouched", run_untouched},
 #ifdef WITH_UNREADY
+      {"failed_fence", run_failed_fence},
+      {"failed_counters", run_failed_counters},
+      {"failed_meeting", run_failed_meeting},
+      {"late_access", run_late_access},
+      {"late_close", run_late_close},
+      {"unreached", run_unreached},
       {"unready", run_unready},
 #endif
 #ifdef WITH_NOTIFIED

@@ -47,7 +47,13 @@ void run_subsets();
 void run_few_descriptors();
 void run_not_freed();
 void run_untouched();
-// unready.cpp, for programs with the sources of the library
+// failing.cpp and unready.cpp, for programs with the sources of the library
+void run_failed_fence();
+void run_failed_counters();
+void run_failed_meeting();
+void run_late_access();
+void run_late_close();
+void run_unreached();
 void run_unready();
 // dynamic.cpp
 void run_dynamic();
