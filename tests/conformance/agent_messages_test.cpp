@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How many messages an access takes that a thread of the owner carries out, or counts.
+#include <atomic>
 #include <functional>
+#include <thread>
 
 #include "tests/conformance/windows.hpp"
 #include "tests/faults/wrapped.hpp"
@@ -94,6 +96,45 @@ void expect_no_wait(const std::function<void(Target&, const Slice&)>& access) {
 TEST(AgentMessages, leave_right_behind_their_puts) {
   expect_no_wait([](Target& target, const Slice& local) { target.put_tagged({}, local, 0, 1); });
   expect_no_wait([](Target& target, const Slice& local) { target.put_notify({}, local, 0, 0); });
+}
+
+TEST(AgentMessages, that_tell_of_a_put_stay_behind_one_that_the_network_refuses) {
+  const Case one{.ground = {"apart", "apart"}};
+  run_peers(one.peers(), [&](Context& context) {
+    WindowSide side(context, one, kLong, kLong);
+    if (context.rank() == 1) {
+      side.target.put_tagged({}, side.local.all(), 0, 1);  // opens the line
+      side.flush();
+      hold_accesses(true);
+      std::atomic<bool> accepted = false;
+      const std::jthread network([&] {
+        for (int i = 0; i < 10000; ++i) std::this_thread::yield();  // a call that does not wait returns first
+        accepted = true;
+        hold_accesses(false);
+      });
+      side.target.put_tagged({}, side.local.all(), 0, 2);
+      EXPECT_TRUE(accepted);
+      side.flush();
+    }
+    board().meet(context);
+  });
+}
+
+TEST(AgentMessages, that_were_not_replied_to_keep_their_target_open) {
+  const Case one{.ground = {"apart", "apart"}};
+  run_peers(one.peers(), [&](Context& context) {
+    WindowSide side(context, one, kWord, kWord);
+    if (context.rank() == 1) {
+      const std::uint64_t before = side.target.fetch_add(0, 1);
+      hold(true);
+      side.target.fetch_add({}, 0, 1, side.local.all());
+      expect_code(Code::timeout, [&] { side.target.close(Timeout::zero()); });
+      hold(false);
+      side.target.close();
+      EXPECT_EQ(word_at(bytes_of(side.local.all()), 0), before + 1);
+    }
+    board().meet(context);
+  });
 }
 
 TEST(AgentMessages, of_a_very_long_access_come_behind_many_that_nobody_has_flushed) {
