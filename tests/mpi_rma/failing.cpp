@@ -105,7 +105,10 @@ void run_late_close() {
     two.areas.drain_all();
     two.write_late(0, std::byte{2});
     expect_error([&] { two.areas.close(); }, "a close before a write has completed");
-    two.windows[1].close();
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);  // far too long
+    const auto open = [&] { return two.windows[1].describe().find(" 0 targets") == std::string::npos; };
+    while (open() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    expect(!open(), "the second target is open");
     test::hold(false);
   });
 }
