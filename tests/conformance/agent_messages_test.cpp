@@ -120,22 +120,6 @@ TEST(AgentMessages, that_tell_of_a_put_stay_behind_one_that_the_network_refuses)
   });
 }
 
-TEST(AgentMessages, that_were_not_replied_to_keep_their_target_open) {
-  const Case one{.ground = {"apart", "apart"}};
-  run_peers(one.peers(), [&](Context& context) {
-    WindowSide side(context, one, kWord, kWord);
-    if (context.rank() == 1) {
-      static_cast<void>(side.target.fetch_add(0, 1));  // opens the line
-      hold(true);
-      side.target.fetch_add({}, 0, 1, side.local.all());
-      expect_code(Code::timeout, [&] { side.target.close(Timeout::zero()); });
-      hold(false);
-      side.target.close();
-    }
-    board().meet(context);
-  });
-}
-
 TEST(AgentMessages, of_a_very_long_access_come_behind_many_that_nobody_has_flushed) {
   constexpr std::size_t kVeryLong = 20 * 4096;  // more parts than a line has slots
   const Case one{.ground = {"apart", "apart"}};
