@@ -54,6 +54,8 @@ int run_programs(int argc, char** argv, int first) {
       {"untouched", run_untouched},
 #ifdef WITH_UNREADY
       {"unready", run_unready},
+      {"reused_handles", run_reused_handles},
+      {"unknown_types", run_unknown_types},
 #endif
 #ifdef WITH_NOTIFIED
       {"notified", run_notified},

@@ -49,6 +49,8 @@ void run_not_freed();
 void run_untouched();
 // unready.cpp, for programs with the sources of the library
 void run_unready();
+void run_reused_handles();
+void run_unknown_types();
 // dynamic.cpp
 void run_dynamic();
 void run_dynamic_neighbours();
