@@ -36,8 +36,8 @@ WaitRecord record_of(const WaitPage::Row& row) noexcept {
 template <class Change>
 void change(WaitPage::Row& row, Change to) noexcept {
   const std::uint64_t version = version_of(row).load(std::memory_order_relaxed);
-  // Swapped, so that the writes that follow are seen after it.
-  version_of(row).exchange(version + 1, std::memory_order_acq_rel);
+  version_of(row).store(version + 1, std::memory_order_relaxed);
+  order_stores();
   to();
   version_of(row).store(version + 2, std::memory_order_seq_cst);
 }

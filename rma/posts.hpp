@@ -36,8 +36,7 @@ class Posts {
   bool accesses(Rank target) const { return started_ && std::ranges::find(accessed_, target) != accessed_.end(); }
 
   void post(auto& call, std::span<const Rank> origins) {
-    if (posted_) call.misuse("post before the wait of the last one");
-    marks_.clear();
+    if (posted_ || !marks_.empty()) call.misuse("post before the wait of the last one");
     std::size_t reached = 0;
     try {
       for (; reached < origins.size(); ++reached) {
@@ -50,6 +49,7 @@ class Posts {
       told_.insert(origins.begin(), origins.begin() + static_cast<std::ptrdiff_t>(reached));
       for (const Mark& mark : marks_)
         if (!mark.made) told_.erase(mark.origin);
+      marks_.clear();
       throw;
     }
     told_.clear();
@@ -144,7 +144,7 @@ class Posts {
   int size_;
   std::vector<Rank> exposed_to_;
   std::size_t completed_ = 0;      // of these origins
-  std::vector<Mark> marks_;        // that `post` has to make, kept for its memory
+  std::vector<Mark> marks_;        // that the `post` under way has still to make
   std::unordered_set<Rank> told_;  // origins, by a `post` that ran out of time
   bool posted_ = false;
   std::vector<Rank> accessed_;

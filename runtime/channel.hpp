@@ -189,9 +189,9 @@ class ChannelEnd : public EndInfo,
   void note_wait(base::WaitNote& note, const char* verb, std::uint64_t epoch, bool peer_copies = false) const noexcept;
   /// Notes that closing waits.
   void note_closing(base::WaitNote& note) const noexcept;
-  /// The driver of the GPU whose streams it is used on; null: no GPU's.
   /// Nothing that was enqueued on its GPU will run any more.
   bool gpu_lost() const noexcept { return gpu_use() != nullptr && gpu_use()->lost(); }
+  /// The driver of the GPU whose streams it is used on; null: no GPU's.
   device::Driver* gpus() const noexcept { return gpu_use() == nullptr ? nullptr : &gpu_use()->driver(); }
 
   // For the user's thread.

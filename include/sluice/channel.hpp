@@ -249,9 +249,9 @@ class SLUICE_EXPORT Receiver : public ChannelHandle {
 
   /// Number of bytes of the put that the last completed wait has seen: of a partial put those of the part, whose offset
   /// is not told. In program order the last wait is the last epoch of the last call of `wait`, `test`, `wait_for`,
-  /// `test_some` or `wait_some`; on a stream
-  /// it is the last one that the stream has completed, so a callable between a `wait` and its `release` finds its own.
-  /// Call it before the epoch is released. A plan may drive the channel. Does not block.
+  /// `test_some` or `wait_some`; on a stream it is the last one that the stream has completed, so a callable between a
+  /// `wait` and its `release` finds its own. Call it before the epoch is released. A plan may drive the channel. Does
+  /// not block.
   /// @throws Error{Code::misuse} without ChannelOptions::lengths, before the first wait has completed, after the
   ///   release of the epoch, if this end is closed or the handle is empty. Else the failure of the channel.
   std::size_t bytes() const;

@@ -69,8 +69,10 @@ std::optional<int> get(const Call& call, const Here& to, const There& from) {
 std::optional<int> change(const Call& call, const Here& operands, const Here* result, const There& to, MPI_Op op) {
   RmaWindow* const found = find_window(call.win);
   if (found == nullptr) return left_to_mpi(call);
-  const bool fits = (valid(operands) || op == MPI_NO_OP) && (result == nullptr || valid(*result)) && predefined(op);
-  if (!fits || !valid(*found, to)) return std::nullopt;
+  // MPI 4.1, 12.3.4: MPI_NO_OP is for calls with a result.
+  const bool fits =
+      result == nullptr ? valid(operands) && op != MPI_NO_OP : valid(*result) && (valid(operands) || op == MPI_NO_OP);
+  if (!fits || !predefined(op) || !valid(*found, to)) return std::nullopt;
   learn_change(op, to.type);
   return access(*found, to.rank, call, [&](RmaWindow& window, Epochs::Lock& lock) {
     accumulate(window, lock, operands, result == nullptr ? Here{} : *result, to, op);

@@ -26,7 +26,7 @@ int SLUICE_RMA_FORM(MPI_Get)(void* origin, SLUICE_RMA_COUNT count, MPI_Datatype 
 int SLUICE_RMA_FORM(MPI_Accumulate)(const void* origin, SLUICE_RMA_COUNT count, MPI_Datatype type, int rank,
                                     MPI_Aint at, SLUICE_RMA_COUNT there_count, MPI_Datatype there, MPI_Op op,
                                     MPI_Win win) {
-  const bool alike = type == there && count == there_count;
+  const bool alike = type == there && count == there_count && op != MPI_NO_OP;
   if (alike && change_directly(win, origin, nullptr, {count, type, rank, at}, op)) return MPI_SUCCESS;
   return go_long_way([=] {
     const There to{rank, at, there_count, there};

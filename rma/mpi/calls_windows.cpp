@@ -33,10 +33,10 @@ bool ours(MPI_Comm comm, const Creation& what) {
 }
 
 /// The window, or null if MPI has to serve it.
-std::unique_ptr<RmaWindow> make(MPI_Comm comm, const Creation& what, MPI_Win backing) {
+std::shared_ptr<RmaWindow> make(MPI_Comm comm, const Creation& what, MPI_Win backing) {
   auto ranks = Ranks::of(comm);
   if (ranks->job == nullptr) return nullptr;
-  auto window = std::make_unique<RmaWindow>(std::move(ranks), what, backing);
+  auto window = std::make_shared<RmaWindow>(std::move(ranks), what, backing);
   if (!window->ready()) {
     window->give_up();
     const int refused = window->refused();
@@ -63,6 +63,14 @@ std::optional<int> create(MPI_Comm comm, const Creation& what, void** base, MPI_
   }
 }
 
+/// `call` makes a window at MPI.
+template <class Call>
+int made_by_mpi(const MPI_Win* handle, Call call) {
+  const int result = call();
+  if (result == MPI_SUCCESS) drop_window(*handle, nullptr);
+  return result;
+}
+
 /// MPI has made a window with memory that it shares; Sluice serves it, if it can.
 int adopt_shared(int result, MPI_Comm comm, Creation what, const void* base, MPI_Win* handle) {
   if (result != MPI_SUCCESS || !ours(comm, what)) return result;
@@ -80,12 +88,6 @@ int adopt_shared(int result, MPI_Comm comm, Creation what, const void* base, MPI
   }
 }
 
-/// MPI's own window.
-template <class... Arguments>
-int shared_by_mpi(Arguments... arguments) {
-  SLUICE_RMA_BEHIND(Win_allocate_shared, arguments...);
-}
-
 Creation of_program(void* base, MPI_Aint bytes, MPI_Aint unit, MPI_Info info) {
   return {MPI_WIN_FLAVOR_CREATE, base, bytes, unit, info};
 }
@@ -96,13 +98,13 @@ Creation allocated(MPI_Aint bytes, MPI_Aint unit, MPI_Info info) {
 
 Creation dynamic(MPI_Info info) { return {MPI_WIN_FLAVOR_DYNAMIC, nullptr, 0, 1, info}; }
 
-int free_window(RmaWindow& window, MPI_Win* handle) {
-  const int result = serve(window, [](RmaWindow& its, Epochs::Lock&) { its.epochs->check_idle(); });
+int free_window(const std::shared_ptr<RmaWindow>& window, MPI_Win* handle) {
+  const int result = serve(*window, [](RmaWindow& its, Epochs::Lock&) { its.epochs->check_idle(); });
   if (result != MPI_SUCCESS) return result;
-  const int closed = serve(window, [](RmaWindow& its, Epochs::Lock& lock) { its.close(lock); });
+  const int closed = serve(*window, [](RmaWindow& its, Epochs::Lock& lock) { its.close(lock); });
   const MPI_Win freed = *handle;
   const int deleted = PMPI_Win_free(handle);  // calls the program's functions for its attributes, which may use it
-  drop_window(freed, window);
+  drop_window(freed, window.get());
   return closed != MPI_SUCCESS ? closed : deleted;
 }
 
@@ -175,25 +177,27 @@ extern "C" {
 
 int MPI_Win_create(void* base, MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, MPI_Win* win) {
   if (const auto made = create(comm, of_program(base, size, unit, info), nullptr, win)) return *made;
-  SLUICE_RMA_BEHIND(Win_create, base, size, unit, info, comm, win);
+  return made_by_mpi(win, [=] { SLUICE_RMA_BEHIND(Win_create, base, size, unit, info, comm, win); });
 }
 
 int MPI_Win_allocate(MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win) {
   if (const auto made = create(comm, allocated(size, unit, info), static_cast<void**>(base), win)) return *made;
-  SLUICE_RMA_BEHIND(Win_allocate, size, unit, info, comm, base, win);
+  return made_by_mpi(win, [=] { SLUICE_RMA_BEHIND(Win_allocate, size, unit, info, comm, base, win); });
 }
 
 int MPI_Win_allocate_shared(MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win) {
-  return adopt_shared(shared_by_mpi(size, unit, info, comm, base, win), comm, allocated(size, unit, info), base, win);
+  const int result =
+      made_by_mpi(win, [=] { SLUICE_RMA_BEHIND(Win_allocate_shared, size, unit, info, comm, base, win); });
+  return adopt_shared(result, comm, allocated(size, unit, info), base, win);
 }
 
 int MPI_Win_create_dynamic(MPI_Info info, MPI_Comm comm, MPI_Win* win) {
   if (const auto made = create(comm, dynamic(info), nullptr, win)) return *made;
-  SLUICE_RMA_BEHIND(Win_create_dynamic, info, comm, win);
+  return made_by_mpi(win, [=] { SLUICE_RMA_BEHIND(Win_create_dynamic, info, comm, win); });
 }
 
 int MPI_Win_free(MPI_Win* win) {
-  if (RmaWindow* const window = find_window(*win)) return free_window(*window, win);
+  if (RmaWindow* const window = find_window(*win)) return free_window(window->shared_from_this(), win);
   SLUICE_RMA_BEHIND(Win_free, win);
 }
 
@@ -241,17 +245,18 @@ int MPI_Win_shared_query(MPI_Win win, int rank, MPI_Aint* size, int* unit, void*
 #if MPI_VERSION >= 4
 int MPI_Win_create_c(void* base, MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, MPI_Win* win) {
   if (const auto made = create(comm, of_program(base, size, unit, info), nullptr, win)) return *made;
-  SLUICE_RMA_BEHIND(Win_create_c, base, size, unit, info, comm, win);
+  return made_by_mpi(win, [=] { SLUICE_RMA_BEHIND(Win_create_c, base, size, unit, info, comm, win); });
 }
 
 int MPI_Win_allocate_c(MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win) {
   if (const auto made = create(comm, allocated(size, unit, info), static_cast<void**>(base), win)) return *made;
-  SLUICE_RMA_BEHIND(Win_allocate_c, size, unit, info, comm, base, win);
+  return made_by_mpi(win, [=] { SLUICE_RMA_BEHIND(Win_allocate_c, size, unit, info, comm, base, win); });
 }
 
 int MPI_Win_allocate_shared_c(MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win) {
-  const auto by_mpi = [&] { SLUICE_RMA_BEHIND(Win_allocate_shared_c, size, unit, info, comm, base, win); };
-  return adopt_shared(by_mpi(), comm, allocated(size, unit, info), base, win);
+  const int result =
+      made_by_mpi(win, [=] { SLUICE_RMA_BEHIND(Win_allocate_shared_c, size, unit, info, comm, base, win); });
+  return adopt_shared(result, comm, allocated(size, unit, info), base, win);
 }
 
 int MPI_Win_shared_query_c(MPI_Win win, int rank, MPI_Aint* size, MPI_Aint* unit, void* base) {

@@ -7,6 +7,7 @@
 #include <array>
 #include <exception>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -80,9 +81,14 @@ Held common_job(const std::vector<int>& world, MPI_Comm mine) {
   return least[0] != 0 && least[0] == ~least[1] ? known : nullptr;
 }
 
+/// 0: rank 0 has no random numbers.
 std::uint64_t new_id(MPI_Comm mine) {
-  std::random_device random;
-  std::uint64_t id = (std::uint64_t{random()} << 32 | random()) | 1;
+  std::uint64_t id = 0;
+  try {
+    std::random_device random;
+    id = (std::uint64_t{random()} << 32 | random()) | 1;
+  } catch (const std::exception&) {  // the other ranks wait for the broadcast
+  }
   PMPI_Bcast(&id, 1, MPI_UINT64_T, 0, mine);
   return id;
 }
@@ -102,6 +108,7 @@ Held make_job(std::vector<int> world, MPI_Comm mine) {
   std::string why;
   const std::uint64_t id = new_id(mine);
   try {
+    if (id == 0) throw std::runtime_error("its first rank has no source of random numbers");
     job = std::make_shared<Job>(mpi::context(mine), id);
     std::ranges::sort(world);
     job->world = std::move(world);

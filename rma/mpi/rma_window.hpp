@@ -45,7 +45,7 @@ struct Part {
 };
 
 /// Serves one rank's end of a window. The calls lock `mutex`, and leave it free while they wait for a peer.
-class RmaWindow {
+class RmaWindow : public std::enable_shared_from_this<RmaWindow> {
  public:
   /// Collective over the ranks, which have a job. `backing`: MPI's window with the memory of MPI_Win_allocate_shared;
   /// else MPI_WIN_NULL.

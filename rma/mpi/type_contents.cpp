@@ -37,12 +37,32 @@ std::optional<Kind> kind_of(int combiner) {
   }
 }
 
+/// True for types that a program has made. A predefined one must not be freed, and MPI 4.1 has unnamed ones of a
+/// combiner of their own (MPI_COMBINER_VALUE_INDEX).
+bool derived(int combiner) {
+  switch (combiner) {
+    case MPI_COMBINER_DUP:
+    case MPI_COMBINER_RESIZED:
+    case MPI_COMBINER_CONTIGUOUS:
+    case MPI_COMBINER_VECTOR:
+    case MPI_COMBINER_HVECTOR:
+    case MPI_COMBINER_INDEXED:
+    case MPI_COMBINER_HINDEXED:
+    case MPI_COMBINER_INDEXED_BLOCK:
+    case MPI_COMBINER_HINDEXED_BLOCK:
+    case MPI_COMBINER_STRUCT:
+    case MPI_COMBINER_SUBARRAY:
+    case MPI_COMBINER_DARRAY: return true;
+    default: return false;
+  }
+}
+
 }  // namespace
 
 TypeContents::TypeContents(MPI_Datatype type) {
   const Envelope envelope(type);
   combiner_ = envelope.combiner;
-  if (predefined_kind()) return;
+  if (!derived(combiner_)) return;
   ints_.resize(static_cast<std::size_t>(envelope.ints));
   addresses_.resize(static_cast<std::size_t>(envelope.addresses));
   types_.resize(static_cast<std::size_t>(envelope.types));
@@ -61,7 +81,7 @@ TypeContents::TypeContents(MPI_Datatype type) {
 
 TypeContents::~TypeContents() {
   for (MPI_Datatype& type : types_)
-    if (!kind_of(Envelope(type).combiner)) PMPI_Type_free(&type);
+    if (derived(Envelope(type).combiner)) PMPI_Type_free(&type);
 }
 
 std::optional<Kind> TypeContents::predefined_kind() const { return kind_of(combiner_); }

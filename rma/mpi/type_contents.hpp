@@ -24,6 +24,7 @@ class TypeContents {
   int combiner() const { return combiner_; }
   /// The kind of a predefined type, as far as MPI tells: `other` for each one with a name. None: the type is derived.
   std::optional<Kind> predefined_kind() const;
+  /// None of a predefined type, nor of one whose combiner is not known.
   const std::vector<MPI_Datatype>& types() const { return types_; }
   /// The next argument that is an int however large the counts are.
   int next_int() { return ints_.at(int_at_++); }

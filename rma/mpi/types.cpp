@@ -143,6 +143,8 @@ void append_array(Flat& flat, const Flat& child, TypeContents& contents, std::ve
 void append_derived(Flat& flat, TypeContents& contents) {
   const int combiner = contents.combiner();
   if (combiner == MPI_COMBINER_STRUCT) return append_struct(flat, contents);
+  if (contents.types().empty())
+    throw Refused(MPI_ERR_TYPE, "a datatype of an unknown kind, " + std::to_string(combiner));
   const Flat& child = flat_of(contents.types().at(0));
   switch (combiner) {
     case MPI_COMBINER_DUP:
@@ -155,8 +157,7 @@ void append_derived(Flat& flat, TypeContents& contents) {
     case MPI_COMBINER_INDEXED_BLOCK: return append_blocks(flat, child, contents, false, true);
     case MPI_COMBINER_HINDEXED_BLOCK: return append_blocks(flat, child, contents, true, true);
     case MPI_COMBINER_SUBARRAY: return append_array(flat, child, contents, read_subarray(contents));
-    case MPI_COMBINER_DARRAY: return append_array(flat, child, contents, read_distributed_array(contents));
-    default: throw Refused(MPI_ERR_TYPE, "a datatype of an unknown kind, " + std::to_string(combiner));
+    default: return append_array(flat, child, contents, read_distributed_array(contents));  // MPI_COMBINER_DARRAY
   }
 }
 

@@ -14,7 +14,7 @@ namespace {
 /// Never destroyed: threads may call MPI while the program ends.
 struct Windows {
   std::shared_mutex mutex;
-  std::map<MPI_Win, std::unique_ptr<RmaWindow>> all;
+  std::map<MPI_Win, std::shared_ptr<RmaWindow>> all;
 };
 
 Windows& windows() {
@@ -33,28 +33,26 @@ RmaWindow* search_window(MPI_Win handle) {
   return window;
 }
 
-void add_window(MPI_Win handle, std::unique_ptr<RmaWindow> window) {
+void add_window(MPI_Win handle, std::shared_ptr<RmaWindow> window) {
   Windows& known = windows();
   const std::lock_guard lock(known.mutex);
   known.all[handle] = std::move(window);
   g_window_changes.fetch_add(1, std::memory_order_release);
 }
 
-void drop_window(MPI_Win handle, const RmaWindow& window) {
+void drop_window(MPI_Win handle, const RmaWindow* window) {
   Windows& known = windows();
-  std::unique_ptr<RmaWindow> dropped;  // destroyed without the lock
   const std::lock_guard lock(known.mutex);
   const auto found = known.all.find(handle);
-  if (found == known.all.end() || found->second.get() != &window) return;
-  dropped = std::move(found->second);
+  if (found == known.all.end() || (window != nullptr && found->second.get() != window)) return;
   known.all.erase(found);
   g_window_changes.fetch_add(1, std::memory_order_release);
 }
 
-std::vector<std::unique_ptr<RmaWindow>> take_all_windows() {
+std::vector<std::shared_ptr<RmaWindow>> take_all_windows() {
   Windows& known = windows();
   const std::lock_guard lock(known.mutex);
-  std::vector<std::unique_ptr<RmaWindow>> taken;
+  std::vector<std::shared_ptr<RmaWindow>> taken;
   for (auto& [handle, window] : known.all) taken.push_back(std::move(window));
   known.all.clear();
   g_window_changes.fetch_add(1, std::memory_order_release);

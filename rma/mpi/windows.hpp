@@ -36,10 +36,12 @@ inline RmaWindow* find_window(MPI_Win handle) {
 }
 /// Like `find_window`, for a window that the thread has found last; else null.
 inline RmaWindow* last_window(MPI_Win handle) { return is_last_window(handle) ? t_last_window.window : nullptr; }
-void add_window(MPI_Win handle, std::unique_ptr<RmaWindow> window);
-/// Destroys the window, unless the handle, which MPI has freed, is that of another one already.
-void drop_window(MPI_Win handle, const RmaWindow& window);
-/// All of them, with their handles.
-std::vector<std::unique_ptr<RmaWindow>> take_all_windows();
+// MPI_Win_free keeps a window until MPI has freed its handle. Meanwhile another thread may get that handle from MPI.
+
+/// Any window that had the handle is being freed.
+void add_window(MPI_Win handle, std::shared_ptr<RmaWindow> window);
+/// The handle is no longer that of the window, which it may have ceased to be before. `window`: null: any.
+void drop_window(MPI_Win handle, const RmaWindow* window);
+std::vector<std::shared_ptr<RmaWindow>> take_all_windows();
 
 }  // namespace sluice::mpi_rma

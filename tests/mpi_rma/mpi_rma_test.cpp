@@ -219,6 +219,12 @@ TEST(MpiWindows, are_left_to_mpi_where_a_rank_cannot_make_them) {
   EXPECT_NE(ended.output.find("Sluice serves it"), std::string::npos) << ended.output;
 }
 
+TEST(MpiWindows, of_a_handle_that_another_thread_frees_are_those_that_mpi_made_last) {
+  expect_served(1, "reused_handles");
+}
+
+TEST(MpiWindows, types_that_are_not_known_are_refused_and_not_freed) { expect_served(2, "unknown_types"); }
+
 TEST(MpiWindows, are_left_to_mpi_where_no_context_can_be_made) {
   const Ended ended = run(2, "few_descriptors");
   EXPECT_EQ(ended.code, 0) << ended.output;

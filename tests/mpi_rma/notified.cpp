@@ -298,6 +298,8 @@ void run_notified_errors() {
   is(put(next(), kCount, 0), MPI_ERR_RMA_RANGE, "a place behind the window");
   is(put(world_size(), 0, 0), MPI_ERR_RANK, "a rank that is none");
   for (int rank = 0; rank < world_size(); ++rank) check_refused(window, rank);
+  is(MPI_Accumulate_notify(&one, 1, MPI_INT, next(), 0, 1, MPI_INT, MPI_NO_OP, 0, window), MPI_ERR_OP,
+     "an accumulate of nothing");
   is(MPI_Win_set_num_notify(window, MPI_INFO_NULL, 3), MPI_ERR_RMA_SYNC, "counters inside an epoch");
   MPI_Win_unlock(next(), window);
   MPI_Barrier(MPI_COMM_WORLD);

@@ -10,8 +10,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -116,6 +118,39 @@ TEST(MpiEpochs, whose_flushes_fail_end_for_the_peers) {
   EXPECT_THROW(epochs.unlock_all(call), std::runtime_error);
   EXPECT_EQ(rma::shared_of(call.words[rma::at::kAllLocks]), 0U);
   EXPECT_EQ(epochs.open(true), nullptr);
+}
+
+/// A call of `post`, which finds no room in the lists of its origins until it has waited.
+struct WaitingPost {
+  static bool signal_post(Rank) { return false; }
+  static void met_origin(Rank) {}
+  void compare_swap(std::span<rma::Mark> marks, std::uint64_t, auto made) {
+    if (!has_room) return;
+    for (rma::Mark& mark : marks) made(mark);
+    marked += marks.size();
+  }
+  void await(Rank, const char*, auto ready) {
+    others();
+    has_room = true;
+    EXPECT_TRUE(ready());
+  }
+  [[noreturn]] static void misuse(const std::string& what) { throw std::logic_error(what); }
+
+  std::function<void()> others = [] {};  // what other threads do meanwhile
+  bool has_room = false;
+  std::size_t marked = 0;
+};
+
+TEST(MpiEpochs, a_post_while_another_thread_waits_in_one_is_refused) {
+  rma::Posts posts(0, 2);
+  const std::array<Rank, 2> both{0, 1};
+  WaitingPost first;
+  WaitingPost second;
+  first.others = [&] { EXPECT_THROW(posts.post(second, both), std::logic_error); };
+  posts.post(first, both);
+  EXPECT_TRUE(posts.posted());
+  EXPECT_EQ(first.marked, both.size());
+  EXPECT_EQ(second.marked, 0U);
 }
 
 }  // namespace

@@ -60,6 +60,8 @@ int run_programs(int argc, char** argv, int first) {
       {"late_close", run_late_close},
       {"unreached", run_unreached},
       {"unready", run_unready},
+      {"reused_handles", run_reused_handles},
+      {"unknown_types", run_unknown_types},
 #endif
 #ifdef WITH_NOTIFIED
       {"notified", run_notified},

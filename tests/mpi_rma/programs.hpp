@@ -55,6 +55,8 @@ void run_late_access();
 void run_late_close();
 void run_unreached();
 void run_unready();
+void run_reused_handles();
+void run_unknown_types();
 // dynamic.cpp
 void run_dynamic();
 void run_dynamic_neighbours();

@@ -161,6 +161,26 @@ void check_refused(MPI_Win window, int rank) {
                "a swap without type" + at);
 }
 
+/// MPI_NO_OP is for calls with a result (MPI 4.1, 12.3.4).
+void check_no_op_refused(MPI_Win window, const std::string& when) {
+  const int values[2] = {1, 1};
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Datatype two = MPI_DATATYPE_NULL;
+  MPI_Type_contiguous(2, MPI_INT, &two);
+  MPI_Type_commit(&two);
+  for (const MPI_Datatype type : {MPI_INT, MPI_2INT, two}) {
+    expect_class(MPI_Accumulate(values, 1, type, 0, 0, 1, type, MPI_NO_OP, window), MPI_ERR_OP,
+                 "an accumulate of nothing" + when);
+    expect_class(MPI_Raccumulate(values, 1, type, 0, 0, 1, type, MPI_NO_OP, window, &request), MPI_ERR_OP,
+                 "a request of nothing" + when);
+#if MPI_VERSION >= 4
+    expect_class(MPI_Accumulate_c(values, 1, type, 0, 0, 1, type, MPI_NO_OP, window), MPI_ERR_OP,
+                 "a large accumulate of nothing" + when);
+#endif
+  }
+  MPI_Type_free(&two);
+}
+
 }  // namespace
 
 void run_errors() {
@@ -186,10 +206,13 @@ void run_errors() {
   constexpr MPI_Aint kFar = MPI_Aint{1} << 62;  // four times that is 0 to 64 bits
   is(MPI_Put(&value, 1, MPI_INT, 0, kFar, 1, MPI_INT, window), MPI_ERR_RMA_RANGE, "a place beyond 64 bits");
   is(MPI_Accumulate(&value, 1, MPI_INT, 0, 0, 1, MPI_INT, MPI_MAXLOC, window), MPI_ERR_OP, "MAXLOC of numbers");
+  check_no_op_refused(window, "");
   // At a rank that was accessed before, accesses go a short way.
   MPI_Get(&old, 1, MPI_INT, 0, 0, 1, MPI_INT, window);
   is(MPI_Put(&value, 1, MPI_INT, 0, 4, 1, MPI_INT, window), MPI_ERR_RMA_RANGE, "a place behind the window, later");
   is(MPI_Fetch_and_op(&value, &old, MPI_INT, 0, 4, MPI_SUM, window), MPI_ERR_RMA_RANGE, "a sum behind the window");
+  is(MPI_Fetch_and_op(nullptr, &old, MPI_INT, 0, 0, MPI_NO_OP, window), MPI_SUCCESS, "a read");
+  check_no_op_refused(window, ", later");
   MPI_Win_unlock_all(window);
   is(MPI_Put(&value, 1, MPI_INT, 0, 0, 1, MPI_INT, window), MPI_ERR_RMA_SYNC, "a put after the epoch");
   is(MPI_Win_flush(0, window), MPI_ERR_RMA_SYNC, "a flush after the epoch");
