@@ -144,11 +144,21 @@ bool ReceiverCore::spin_for_epoch(std::uint64_t epoch) {
   return false;
 }
 
+/// The peer's credit of the epoch before lies beside the signal, and leaves before a long copy. A look in between takes
+/// their line away from the peer, which must fetch it again for the signal.
+void ReceiverCore::pause_for_signal(std::uint64_t epoch) const noexcept {
+  constexpr std::size_t kLongCopy = 4096;  // a shorter one takes less time than the credit's line
+  constexpr int kLooks = 24;               // about 1 us, like the looks without a pause of base::wait_until
+  if (slot_bytes < kLongCopy || helper() != nullptr) return;
+  for (int i = 0; i < kLooks && !base::reached(*word_.word, epoch); ++i) base::pause();
+}
+
 void ReceiverCore::await_signal(device::Lane lane, std::uint64_t epoch) {
   const auto wait = [&](const backends::Signal& word) {
     device::wait(lane, {word.word, epoch, word.parking, epoch}, *this, helper());
   };
   if (lane.gpu == nullptr && lands_around() && landing_->shows_epochs() && spin_for_epoch(epoch)) return;
+  if (lane.gpu == nullptr && !lands_around()) pause_for_signal(epoch);
   wait(word_);
   if (failed()) return;  // perhaps before the put landed
   for (const auto& word : more_words_) wait(word);

@@ -158,6 +158,7 @@ class ReceiverCore final : public runtime::ChannelEnd {
   }
   [[gnu::noinline]] void await_signal(device::Lane lane, std::uint64_t epoch);
   bool spin_for_epoch(std::uint64_t epoch);
+  void pause_for_signal(std::uint64_t epoch) const noexcept;
   /// An end that has failed may have no landing.
   bool lands_around() const noexcept { return !failed() && !lands_in_target(); }
   bool has_arrived(std::uint64_t epoch) const noexcept { return lands_around() && landing_->arrived(epoch); }
