@@ -194,9 +194,10 @@ bool is_predefined(MPI_Op op) {
 }
 
 /// For operations that Sluice does not have. Pairs are combined here, all else by MPI, in the thread of the stream.
-Combiner combiner_of(const Reduction& reduction, const mpi_rma::Basic* basic, std::size_t bytes) {
-  if (basic != nullptr) {
-    if (auto combine = combine_pairs(reduction.op, *basic))
+Combiner combiner_of(const Reduction& reduction, const mpi_rma::Flat& flat) {
+  const auto bytes = static_cast<std::size_t>(flat.extent);
+  if (flat.only != nullptr) {
+    if (auto combine = combine_pairs(reduction.op, *flat.only))
       return {.combine = std::move(combine), .bytes = bytes, .commutative = true};
   }
   int level = MPI_THREAD_SINGLE;
@@ -205,8 +206,11 @@ Combiner combiner_of(const Reduction& reduction, const mpi_rma::Basic* basic, st
     throw Refused(kUnsupported, "an operation that MPI carries out, without MPI_THREAD_MULTIPLE");
   int commutes = 0;
   PMPI_Op_commutative(reduction.op, &commutes);
-  const auto combine = [type = reduction.type, op = reduction.op](const void* in, void* in_out, std::size_t count) {
-    const int code = PMPI_Reduce_local(in, in_out, static_cast<int>(count), type, op);
+  const auto combine = [type = reduction.type, op = reduction.op, begin = flat.begin](const void* in, void* in_out,
+                                                                                      std::size_t count) {
+    // MPI's buffers lie before the data, by the offset at which the datatype begins.
+    const int code = PMPI_Reduce_local(static_cast<const std::byte*>(in) - begin,
+                                       static_cast<std::byte*>(in_out) - begin, static_cast<int>(count), type, op);
     if (code != MPI_SUCCESS) throw Refused(code, "MPI_Reduce_local fails");
   };
   return {.combine = combine, .bytes = bytes, .commutative = commutes != 0};
@@ -215,7 +219,8 @@ Combiner combiner_of(const Reduction& reduction, const mpi_rma::Basic* basic, st
 void check(const Reduction& reduction, const mpi_rma::Flat& flat) {
   if (reduction.op == MPI_REPLACE || reduction.op == MPI_NO_OP)
     throw Refused(MPI_ERR_OP, "an operation of one-sided communication alone");
-  const bool pair = flat.only != nullptr && flat.only->second_at != 0 && flat.elements == 1;
+  const bool pair = flat.only != nullptr && flat.only->second_at != 0 && flat.elements == 1 &&
+                    static_cast<std::size_t>(flat.extent) == flat.only->extent;
   if (!flat.dense && !pair) throw Refused(kUnsupported, "an allreduce of elements that do not follow each other");
   if (!is_predefined(reduction.op)) return;
   if (flat.only == nullptr) throw Refused(MPI_ERR_OP, "a predefined operation on elements of several types");
@@ -235,12 +240,11 @@ std::unique_ptr<Pairing> pair_barrier(std::shared_ptr<Job> job, MPI_Comm comm) {
 std::unique_ptr<Pairing> pair_allreduce(const std::shared_ptr<Job>& job, MPI_Comm comm, const Reduction& reduction) {
   const mpi_rma::Flat& flat = mpi_rma::flat_of(reduction.type);
   check(reduction, flat);
-  const auto extent = static_cast<std::size_t>(flat.extent);
-  const std::size_t bytes = extent * static_cast<std::size_t>(reduction.count);
+  const std::size_t bytes = static_cast<std::size_t>(flat.extent) * static_cast<std::size_t>(reduction.count);
   const auto op = op_of(reduction.op);
   const auto number = number_of(flat.only);
   Combiner combiner;
-  if (!op || !number) combiner = combiner_of(reduction, flat.only, extent);
+  if (!op || !number) combiner = combiner_of(reduction, flat);
   auto* const to = static_cast<std::byte*>(reduction.to) + flat.begin;
   auto* const from =
       reduction.from == MPI_IN_PLACE ? to : static_cast<std::byte*>(const_cast<void*>(reduction.from)) + flat.begin;

@@ -55,6 +55,54 @@ void drop_barriers(std::size_t count) {
   free_all(barriers);
 }
 
+constexpr MPI_Aint kShift = 2 * sizeof(double);
+
+/// Of a datatype whose data begin behind its address, or before it.
+void add_shifted(const void* in, void* in_out, int count, MPI_Aint shift) {
+  const auto* const from = reinterpret_cast<const double*>(static_cast<const char*>(in) + shift);
+  auto* const to = reinterpret_cast<double*>(static_cast<char*>(in_out) + shift);
+  for (int i = 0; i < count; ++i) to[i] += from[i];
+}
+
+extern "C" {
+void mpis_test_add_behind(void* in, void* in_out, int* count, MPI_Datatype*) {
+  add_shifted(in, in_out, *count, kShift);
+}
+void mpis_test_add_before(void* in, void* in_out, int* count, MPI_Datatype*) {
+  add_shifted(in, in_out, *count, -kShift);
+}
+}
+
+/// Sums doubles of which the data lie `shift` from the buffer that is named; those beside them stay.
+void check_shifted(Order& order, MPI_Aint shift, MPI_User_function* add, bool in_place) {
+  constexpr int kCount = 3;
+  constexpr std::size_t kBegin = 4;
+  const int one = 1;
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  MPI_Type_create_hindexed(1, &one, &shift, MPI_DOUBLE, &type);
+  MPI_Type_commit(&type);
+  MPI_Op op = MPI_OP_NULL;
+  MPI_Op_create(add, 1, &op);
+  std::array<double, 2 * kBegin + kCount> from{};
+  from.fill(100);
+  for (std::size_t i = 0; i < kCount; ++i) from.at(kBegin + i) = static_cast<double>(i + 1);
+  auto to = from;
+  const auto named = [shift](auto& doubles) { return reinterpret_cast<char*>(&doubles.at(kBegin)) - shift; };
+  const void* const source = in_place ? MPI_IN_PLACE : static_cast<const void*>(named(from));
+  MPIS_Request request = MPIS_REQUEST_NULL;
+  MPIS_Allreduce_init(source, named(to), kCount, type, op, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+  match(request);
+  order.start(request);
+  order.wait_all();
+  order.wait();
+  for (std::size_t i = 0; i < to.size(); ++i)
+    expect_equal(to.at(i), i < kBegin || i >= kBegin + kCount ? from.at(i) : world_size() * from.at(i),
+                 "a sum at an offset");
+  expect_equal(MPIS_Request_free(&request), MPIS_SUCCESS, "the end of an allreduce");
+  MPI_Op_free(&op);
+  MPI_Type_free(&type);
+}
+
 void or_to(short& number, short other) { number = static_cast<short>(number | other); }
 
 extern "C" void mpis_test_or(void* in, void* in_out, int* count, MPI_Datatype*) {
@@ -108,6 +156,10 @@ void run_allreduce() {
   MPI_Op_create(mpis_test_or, 1, &own);
   check_sum<short>(order, MPI_SHORT, own, false, 1);
   MPI_Op_free(&own);
+  for (const bool in_place : {false, true}) {
+    check_shifted(order, kShift, mpis_test_add_behind, in_place);
+    check_shifted(order, -kShift, mpis_test_add_before, in_place);
+  }
   struct Pair {
     short value;
     int place;
@@ -133,7 +185,8 @@ void run_dropped_barriers() {
   for (const std::size_t count : {1U, 2U}) drop_barriers(count);
 }
 
-/// A reduction that MPI refuses is an error of the stream; pairs in a derived datatype are refused.
+/// A reduction that MPI refuses is an error of the stream; pairs in a derived datatype are refused, and gaps between
+/// pairs for an operation of the program's, too.
 void run_refused_reductions() {
   Order order;
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
@@ -152,6 +205,10 @@ void run_refused_reductions() {
   MPIS_Request request = MPIS_REQUEST_NULL;
   for (const MPI_Datatype type : {two_pairs, spread})
     expect_equal(allreduce(type, MPI_MINLOC, request), MPIS_UNSUPPORTED_BEHAVIOR, "pairs in a derived datatype");
+  MPI_Op own = MPI_OP_NULL;
+  MPI_Op_create(mpis_test_or, 1, &own);
+  expect_equal(allreduce(spread, own, request), MPIS_UNSUPPORTED_BEHAVIOR, "pairs with gaps between them");
+  MPI_Op_free(&own);
   expect_equal(allreduce(two, MPI_LAND, request), MPIS_SUCCESS, "an operation of MPI's on a derived datatype");
   match(request);
   order.start(request);
