@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/fork.hpp"
+#include "base/meanwhile.hpp"
 
 namespace sluice::base {
 namespace {
@@ -30,6 +31,9 @@ constexpr int kPausedSpins = 64;  // about 3 us
 constexpr auto kNobodyElse = std::chrono::microseconds(1);
 constexpr auto kNap = std::chrono::milliseconds(1);
 constexpr auto kSilentNap = std::chrono::microseconds(100);
+constexpr auto kNapWithWork = std::chrono::microseconds(300);
+
+thread_local constinit Meanwhile::Work* t_meanwhile = nullptr;
 
 int membarrier(int command) noexcept { return static_cast<int>(syscall(SYS_membarrier, command, 0, 0)); }
 
@@ -74,6 +78,16 @@ void* fresh_page() {
 }
 
 }  // namespace
+
+Meanwhile::Meanwhile(Work* work) noexcept : before_(std::exchange(t_meanwhile, work)) {}
+
+Meanwhile::~Meanwhile() { t_meanwhile = before_; }
+
+bool Meanwhile::run() noexcept {
+  if (t_meanwhile == nullptr) return false;
+  t_meanwhile();
+  return true;
+}
 
 void prepare_fences() noexcept { kernel_has_fences.store(membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0); }
 
@@ -144,12 +158,18 @@ bool spin_then_yield(bool (*ready)(void*), void* argument, Clock::time_point dea
     const auto now = Clock::now();
     if (ready(argument)) return true;
     if (now >= end) return false;
+    static_cast<void>(Meanwhile::run());
     if (now - before < kNobodyElse && spin_with_pauses(ready, argument)) return true;
     before = Clock::now();
   }
 }
 
 namespace {
+
+/// The deadline of a sleep, before which a thread with work wakes to do it again.
+Clock::time_point with_work(Clock::time_point deadline) noexcept {
+  return Meanwhile::run() ? std::min(deadline, Clock::now() + kNapWithWork) : deadline;
+}
 
 /// Two sleeps: a raiser that did not see this sleeper makes its word visible long before the nap ends (Parking::wake).
 void sleep_twice(Parking& parking, std::uint32_t seen, bool (*ready)(void*), void* argument,
@@ -168,6 +188,7 @@ Parking* common_of(std::span<Parking* const> places) noexcept {
 
 void park_at_any(std::span<Parking* const> places, bool (*ready)(void*), void* argument,
                  Clock::time_point deadline) noexcept {
+  deadline = with_work(deadline);
   Parking* const common = common_of(places);
   const bool unseen = std::ranges::any_of(
       places, [](const Parking* place) { return place->silent.load(std::memory_order_seq_cst) != 0; });
@@ -181,6 +202,7 @@ void park_at_any(std::span<Parking* const> places, bool (*ready)(void*), void* a
 }
 
 void park(Parking& parking, bool (*ready)(void*), void* argument, Clock::time_point deadline) noexcept {
+  deadline = with_work(deadline);
   parking.sleepers.fetch_add(1, std::memory_order_seq_cst);
   const std::uint32_t seen = parking.changes.load(std::memory_order_acquire);
   if (parking.silent.load(std::memory_order_seq_cst) != 0) deadline = std::min(deadline, Clock::now() + kSilentNap);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/meanwhile.hpp"
 #include "base/words.hpp"
 
 namespace sluice::rma {
@@ -27,6 +28,7 @@ class Rest {
       ++looks_;
       return true;
     }
+    static_cast<void>(base::Meanwhile::run());
     const auto now = base::Clock::now();
     if (looks_ == spins_) {
       ++looks_;

@@ -3,16 +3,14 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <iterator>
 #include <map>
 #include <mutex>
-#include <thread>
 #include <utility>
 
-#include "base/limit.hpp"
-#include "rma/rest.hpp"
+#include "dialects/common/progress.hpp"
+#include "dialects/common/wait_until.hpp"
 
 namespace sluice::advance {
 namespace {
@@ -156,15 +154,14 @@ void end_queues() {
 }
 
 void complete_match(Request& request) {
-  constexpr auto kYields = std::chrono::milliseconds(1);
-  constexpr auto kNap = std::chrono::microseconds(100);
-  base::Limit limit(Job::current()->context.connect_timeout());
-  for (rma::Rest rest(0); !request.advance();) {
+  const stream_mpi::MpiProgress progress;
+  const auto matched = [&] {
+    if (request.advance()) return true;
     Request::help_peers(youngest_of_one_kind().get());
-    if (limit.over())
-      throw Refused(stream_mpi::kNotReady, "the peer of a request has not matched it for SLUICE_CONNECT_TIMEOUT");
-    if (!rest.spin_or_yield(kYields)) std::this_thread::sleep_for(kNap);
-  }
+    return false;
+  };
+  if (!stream_mpi::wait_until(Job::current()->context.connect_timeout(), matched))
+    throw Refused(stream_mpi::kNotReady, "the peer of a request has not matched it for SLUICE_CONNECT_TIMEOUT");
 }
 
 }  // namespace sluice::advance

@@ -7,7 +7,7 @@
 
 #include "base/words.hpp"
 #include "dialects/common/outcome.hpp"
-#include "rma/rest.hpp"
+#include "dialects/common/wait_until.hpp"
 
 namespace sluice::stream_mpi {
 namespace {
@@ -119,10 +119,7 @@ bool Background::go_on_with_all() {
 }
 
 void Handover::await_take_back() noexcept {
-  constexpr auto kYields = std::chrono::milliseconds(1);
-  constexpr auto kNap = std::chrono::microseconds(50);
-  for (rma::Rest rest(0); !take_back();)
-    if (!rest.spin_or_yield(kYields)) std::this_thread::sleep_for(kNap);
+  (void)wait_until(kForever, [this] { return take_back(); });
 }
 
 }  // namespace sluice::stream_mpi

@@ -16,6 +16,7 @@
 #include "base/limit.hpp"
 #include "base/words.hpp"
 #include "dialects/common/outcome.hpp"
+#include "dialects/common/progress.hpp"
 #include "rma/rest.hpp"
 
 namespace sluice::stream_mpi {
@@ -38,26 +39,29 @@ bool advances(Operation& operation, Faults& faults) {
 
 using Unfinished = std::vector<Operation*>;
 
-/// Sets a flag when the stream has run it, or has stopped and destroys it.
+/// Raises a word when the stream has run it, or has stopped and destroys it.
 class Mark {
  public:
-  using Flag = std::atomic<bool>;
+  struct Reached {
+    base::Word word;
+    base::Parking parking;
 
-  explicit Mark(std::shared_ptr<Flag> reached) : reached_(std::move(reached)) {}
+    explicit operator bool() const noexcept { return base::reached(word, 1); }
+  };
+
+  explicit Mark(std::shared_ptr<Reached> reached) : reached_(std::move(reached)) {}
   Mark(Mark&&) noexcept = default;
   Mark(const Mark&) = delete;
   Mark& operator=(Mark&&) = delete;
   Mark& operator=(const Mark&) = delete;
   ~Mark() {
-    if (reached_ == nullptr) return;
-    reached_->store(true, std::memory_order_release);
-    reached_->notify_one();
+    if (reached_ != nullptr) base::raise(reached_->word, 1, reached_->parking);
   }
 
   void operator()() const noexcept {}
 
  private:
-  std::shared_ptr<Flag> reached_;
+  std::shared_ptr<Reached> reached_;
 };
 
 }  // namespace
@@ -249,6 +253,7 @@ class HostLine::OwnItems {
   }
   /// By the host: returns when all that was added before has run.
   void run_all() {
+    const MpiProgress progress;
     take_turn();
     run_items();
     head_.store(0, std::memory_order_relaxed);  // the next items lie where the last ones did, in the processor's cache
@@ -318,7 +323,10 @@ void HostLine::keep_while_used(std::unique_ptr<Shared> shared) {
 
 void HostLine::enqueue(Step* step, Group& group) {
   group.enqueued();
-  if (!own_) return (*variable_)->stream.run(Item(step, group));
+  if (!own_) {
+    const MpiProgress progress;  // a full stream holds its host back
+    return (*variable_)->stream.run(Item(step, group));
+  }
   if (own_items_->full()) own_items_->run_all();
   if (!own_items_->add(step, group)) return;
   try {
@@ -340,10 +348,12 @@ void HostLine::wait_all(OperationList operations) {
 }
 
 void HostLine::await_here() {
-  const auto reached = std::make_shared<Mark::Flag>(false);
+  const MpiProgress progress;
+  const auto reached = std::make_shared<Mark::Reached>();
   (*variable_)->stream.run(Mark(reached));
-  for (rma::Rest rest(0, 0); !reached->load(std::memory_order_acquire);)
-    if (!rest.spin_or_yield(kOwnYields)) return reached->wait(false, std::memory_order_acquire);
+  auto is_reached = [&] { return bool(*reached); };
+  for (rma::Rest rest(0, 0); !is_reached();)
+    if (!rest.spin_or_yield(kOwnYields)) base::park_until(reached->parking, is_reached, base::Clock::time_point::max());
 }
 
 int HostLine::wait() {

@@ -11,6 +11,7 @@
 
 #include "dialects/common/background.hpp"
 #include "dialects/common/outcome.hpp"
+#include "dialects/common/progress.hpp"
 #include "rma/mpi/at_finalize.hpp"
 #include "rma/mpi/in_world.hpp"
 #include "rma/mpi/log.hpp"
@@ -39,6 +40,7 @@ extern "C" int sluice_stream_mpi_end(MPI_Comm, int, void*, void*) {
     if (current.at_end) current.at_end();
   });
   Background::end();
+  MpiProgress::end();
   logged([&] {
     std::shared_ptr<Job> ending;
     const std::lock_guard lock(current.mutex);
@@ -67,6 +69,7 @@ Job::Job(Context made) : context(std::move(made)), scope(context.scope(kScope)) 
 void Job::make(std::function<void()> at_end) {
   const int failed = guarded("stream MPI is not available", [&] {
     auto made = std::make_shared<Job>(mpi::context(MPI_COMM_WORLD));
+    MpiProgress::prepare();
     Current& current = current_job();
     const std::lock_guard lock(current.mutex);
     current.job = std::move(made);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -18,6 +19,8 @@
 #include "dialects/common/host_line.hpp"
 #include "dialects/common/job.hpp"
 #include "dialects/common/outcome.hpp"
+#include "dialects/common/progress.hpp"
+#include "dialects/common/wait_until.hpp"
 
 namespace sluice::stream_mpi {
 namespace {
@@ -62,12 +65,23 @@ class GpuLine final : public Line {
   }
 
   int wait() override {
+    const MpiProgress progress;
+    noting([&] { await_signal(); });  // a wait in the driver lets nobody make progress
     noting([&] { context_.synchronize(*gpu()); });
     noting([&] { faults_.note(Job::current()->untold.take()); });
     return faults_.take();
   }
 
  private:
+  /// Blocks until the stream has come here.
+  void await_signal() {
+    if (!has_background_) return;
+    const auto stream = handshake();
+    if (stream->given_up()) return;
+    const std::uint64_t number = stream->signal();
+    (void)wait_until(kForever, [&] { return stream->signalled(number) || stream->ended(); });
+  }
+
   /// The handshake of the stream that the variable names now. One that was given up is replaced when its stream has
   /// passed it.
   std::shared_ptr<device::Handshake> handshake() {

@@ -2,14 +2,11 @@
 // Operations that only the thread of a host stream carries out.
 #pragma once
 
-#include "base/limit.hpp"
 #include "dialects/common/operation.hpp"
 #include "dialects/common/outcome.hpp"
-#include "rma/rest.hpp"
+#include "dialects/common/wait_until.hpp"
 
-#include <chrono>
 #include <optional>
-#include <thread>
 
 namespace sluice::stream_mpi {
 
@@ -21,18 +18,5 @@ class HostOperation : public Operation {
   void enqueue_wait(Stream /*stream*/) final { throw Refused(kUnsupported, kOnGpu); }
   void close(std::optional<Timeout> /*timeout*/) final {}
 };
-
-/// Calls `advance()` until it returns true. Returns false if that lasts longer than `timeout`.
-template <class Advance>
-bool wait_until(Timeout timeout, Advance advance) {
-  constexpr auto kYields = std::chrono::milliseconds(1);
-  constexpr auto kNap = std::chrono::microseconds(50);
-  base::Limit limit(timeout);
-  for (rma::Rest rest(0); !advance();) {
-    if (limit.over()) return false;
-    if (!rest.spin_or_yield(kYields)) std::this_thread::sleep_for(kNap);
-  }
-  return true;
-}
 
 }  // namespace sluice::stream_mpi

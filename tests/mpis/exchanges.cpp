@@ -4,6 +4,7 @@
 #include <chrono>
 #include <thread>
 
+#include "tests/mpis/beside_mpi.hpp"
 #include "tests/mpis/order.hpp"
 #include "tests/mpis/programs.hpp"
 
@@ -283,3 +284,5 @@ void run_many_requests() {
   order.wait();
   free_all(requests);
 }
+
+void run_beside_mpi() { advance_beside_mpi(); }

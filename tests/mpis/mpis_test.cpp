@@ -48,13 +48,16 @@ TEST(Mpis, a_step_takes_few_instructions) {
   sluice::base::prepare_fences();
   const bool has_fences = sluice::base::kernel_has_fences;  // else each light fence is a locked instruction
   for (const auto& [count, most, most_locked] : {std::tuple(1, 1530, 4), std::tuple(4, 4470, 4)}) {
-    const Ended ended = run_ranks(1, "steps", "MPIS_TEST_MESSAGES=" + std::to_string(count), false, "--counted");
     int instructions = 0;
     int locked = 0;
-    const auto at = ended.output.find("a step: ");
-    if (ended.output.find("not counted: ") != std::string::npos) GTEST_SKIP() << ended.output;
-    ASSERT_NE(at, std::string::npos) << ended.output;
-    std::sscanf(ended.output.c_str() + at, "a step: %d instructions, %d locked", &instructions, &locked);
+    // If the stream's thread had run all its calls when it was stopped, the first step adds one.
+    for (int tries = 0; tries < 5 && (tries == 0 || instructions > most); ++tries) {
+      const Ended ended = run_ranks(1, "steps", "MPIS_TEST_MESSAGES=" + std::to_string(count), false, "--counted");
+      const auto at = ended.output.find("a step: ");
+      if (ended.output.find("not counted: ") != std::string::npos) GTEST_SKIP() << ended.output;
+      ASSERT_NE(at, std::string::npos) << ended.output;
+      std::sscanf(ended.output.c_str() + at, "a step: %d instructions, %d locked", &instructions, &locked);
+    }
     EXPECT_GT(instructions, 100) << "not stepped";
     EXPECT_LE(instructions, most) << count << " messages";
     EXPECT_LE(has_fences ? locked : 0, most_locked) << count << " messages";
@@ -63,6 +66,7 @@ TEST(Mpis, a_step_takes_few_instructions) {
 #endif
 TEST(Mpis, queues_come_and_go_and_live_together) { expect_on_host(2, "queues queueless"); }
 TEST(Mpis, a_queue_moves_on_while_its_host_does_something_else) { expect_on_host(2, "alone"); }
+TEST(Mpis, a_host_that_waits_lets_mpi_make_progress) { expect_on_host(2, "beside_mpi"); }
 TEST(Mpis, a_send_without_credit_moves_on_while_the_program_waits_by_mpi) { expect_on_host(2, "answered"); }
 TEST(Mpis, a_send_that_stays_without_credit_keeps_no_other_back_in_the_background) {
   expect_on_host(2, "answered_beside");

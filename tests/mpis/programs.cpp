@@ -17,6 +17,7 @@ int run_mpis_programs(int argc, char** argv, int first) {
       {"fan", run_fan},
       {"ahead", run_ahead},
       {"many_requests", run_many_requests},
+      {"beside_mpi", run_beside_mpi},
 #ifdef WITH_SOURCES
       {"steps", run_steps},
       {"answered", run_answered},

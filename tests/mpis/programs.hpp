@@ -19,6 +19,7 @@ void run_fan();
 void run_ahead();
 void run_steps();
 void run_many_requests();
+void run_beside_mpi();
 // background.cpp
 void run_answered();
 void run_answered_beside();

@@ -5,10 +5,13 @@
 #include <atomic>
 
 #include "tests/await_answer.hpp"
+#include "tests/mpis/beside_mpi.hpp"
 #include "tests/mpis/order.hpp"
 #include "tests/mpix/programs.hpp"
 
 using namespace stream_mpi_test;
+
+void run_gpu_beside_mpi() { advance_beside_mpi(); }
 
 /// With a short SLUICE_TIMEOUT: a receive that has failed keeps none behind it from starting.
 void run_gpu_start_fails() {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdio>
 
+#include "tests/mpis/beside_mpi.hpp"
 #include "tests/mpix/cray_queue.hpp"
 #include "tests/mpix/programs.hpp"
 
@@ -190,4 +191,19 @@ void run_cray_left() {
   };
   MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, let_go, &key, nullptr);
   MPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr);
+}
+
+/// The end of a queue, while the peer is in a call of MPI that needs this rank.
+void run_cray_beside_mpi() {
+  const NotReceived other;
+  const int peer = 1 - world_rank();
+  const std::vector<int> out(kMpixInts, world_rank());
+  std::vector<int> in = poisoned(kMpixInts);
+  beside_mpi([&] {
+    CrayQueue queue;
+    queue.receive(in, peer);
+    queue.send(out, peer);
+    queue.start_and_wait();
+  });
+  expect(in == std::vector<int>(kMpixInts, peer), "a message beside MPI");
 }

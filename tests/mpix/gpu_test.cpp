@@ -68,6 +68,10 @@ TEST(MpixGpu, on_cuda_streams_that_wait_memory_is_freed_later) { expect_passed_o
 TEST(MpixGpu, on_cuda_streams_of_a_gpu_that_has_failed_messages_fail) {
   expect_passed_on_gpu(1, "gpu_failed", "SLUICE_TIMEOUT=1h");
 }
+TEST(MpixGpu, on_cuda_streams_a_host_that_waits_lets_mpi_make_progress) {
+  expect_passed_on_gpu(2, "beside_mpi m_beside_mpi");
+  mpi_ranks::expect_passed(2, "gpu_beside_mpi", kSums);
+}
 TEST(MpixGpu, on_cuda_streams_requests_start_behind_one_that_has_failed) {
   expect_passed_on_gpu(2, "gpu_start_fails", "MPIS_TEST_STREAM=cuda SLUICE_TIMEOUT=4s");
 }

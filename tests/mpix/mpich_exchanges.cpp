@@ -7,6 +7,7 @@
 #include <atomic>
 #include <fstream>
 
+#include "tests/mpis/beside_mpi.hpp"
 #include "tests/mpix/mpich_comm.hpp"
 #include "tests/mpix/programs.hpp"
 
@@ -271,4 +272,19 @@ void run_mpich_statuses() {
   }
   MPI_Get_count(&statuses[2], MPI_INT, &count);
   expect(count == 0 && statuses[2].MPI_SOURCE == MPI_PROC_NULL, "the status of a message of nobody");
+}
+
+/// The end of a stream, while the peer is in a call of MPI that needs this rank.
+void run_mpich_beside_mpi() {
+  const NotReceived other;
+  const int peer = 1 - world_rank();
+  const std::vector<int> out(100, world_rank());
+  std::vector<int> in = poisoned(100);
+  StreamComm comm;
+  beside_mpi([&] {
+    std::vector<MPI_Request> requests{comm.begin_receive(in, peer), comm.begin_send(out, peer)};
+    comm.wait_all(requests);
+    expect_equal(MPIX_Stream_free(&comm.handle), MPI_SUCCESS, "the end of a stream");
+  });
+  expect(in == std::vector<int>(100, peer), "a message beside MPI");
 }

@@ -17,6 +17,7 @@ void run_cray_large();
 void run_cray_ahead();
 void run_cray_streams();
 void run_cray_left();
+void run_cray_beside_mpi();
 // cray_messages.cpp
 void run_cray_communicators();
 void run_cray_types();
@@ -42,6 +43,7 @@ void run_mpich_freed_running();
 void run_mpich_left_running();
 void run_mpich_communicators();
 void run_mpich_statuses();
+void run_mpich_beside_mpi();
 // mpich_places.cpp
 void run_mpich_places();
 void run_mpich_progress();
@@ -51,6 +53,7 @@ void run_mpich_truncation();
 void run_mpich_dropped();
 void run_mpich_late();
 // advance_on_gpu.cpp
+void run_gpu_beside_mpi();
 void run_gpu_start_fails();
 void run_gpu_two_failures();
 void run_gpu_freed_started();

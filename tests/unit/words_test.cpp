@@ -11,9 +11,11 @@
 #include <chrono>
 #include <cstdint>
 #include <new>
+#include <span>
 #include <thread>
 #include <vector>
 
+#include "base/meanwhile.hpp"
 #include "base/words.hpp"
 
 namespace sluice::base {
@@ -202,6 +204,32 @@ bool answer_each(Places& places, std::uint64_t rounds) {
     raise(places.back.word, round, places.back.parking);
   }
   return true;
+}
+
+int g_times = 0;
+void count_a_time() noexcept { ++g_times; }
+
+/// Nothing wakes it: it looks each time it has done its work.
+TEST(Words, a_wait_does_the_work_of_its_thread_asleep_and_awake) {
+  Parking place;
+  const std::array<Parking*, 1> places{&place};
+  const auto end = Clock::now() + kLost;
+  const Meanwhile work(&count_a_time);
+  for (const bool several : {false, true}) {
+    g_times = 0;
+    auto often = [] { return g_times >= 5; };
+    EXPECT_TRUE(several ? park_until(std::span<Parking* const>(places), often, end) : park_until(place, often, end));
+  }
+  g_times = 0;
+  auto once = [] { return g_times > 0; };
+  EXPECT_TRUE(spin_then_yield(once, end));
+  g_times = 0;
+  {
+    const Meanwhile nothing(nullptr);
+    EXPECT_FALSE(Meanwhile::run());
+  }
+  EXPECT_TRUE(Meanwhile::run());
+  EXPECT_EQ(g_times, 1);
 }
 
 TEST(Words, a_sleeper_for_several_is_woken_by_each) {
