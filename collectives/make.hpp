@@ -20,7 +20,8 @@
 namespace sluice::collectives {
 
 inline bool overlap(const Slice& one, const Slice& other) noexcept {
-  return one.data() < other.data() + other.bytes() && other.data() < one.data() + one.bytes();
+  const bool any = one.bytes() > 0 && other.bytes() > 0;
+  return any && one.data() < other.data() + other.bytes() && other.data() < one.data() + one.bytes();
 }
 
 /// Makes one collective.

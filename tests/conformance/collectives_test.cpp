@@ -223,6 +223,34 @@ TEST_P(Exchanges, gather_scatter_and_allgather_parts_of_any_size) {
   });
 }
 
+/// An empty part overlaps nothing, wherever it lies.
+TEST_P(Exchanges, gather_scatter_and_allgather_an_empty_part_from_inside_of_all) {
+  run_peers(peers(), [](Context& context) {
+    const auto size = static_cast<std::size_t>(context.size());
+    std::vector<std::size_t> bytes(size, 16);
+    bytes.front() = 0;  // of rank 0, which is the root
+    const bool is_empty = context.rank() == 0;
+    Member member(context, 16, 16 * (size - 1));
+    const Slice mine = !is_empty ? member.from : size == 1 ? member.to : member.to.slice(4, 0);
+    std::vector<Collective> all;
+    all.push_back(gather(context, "gather", mine, member.to, 0, bytes));
+    all.push_back(scatter(context, "scatter", member.to, mine, 0, bytes));
+    all.push_back(allgather(context, "allgather", mine, member.to, bytes));
+    for (Collective& collective : all)
+      member.once(
+          collective,
+          [&] {
+            if (!is_empty) fill(bytes_of(mine), {context.rank(), kTag, 1});
+          },
+          [] {});
+    member.order.run([&] {
+      for (std::size_t rank = 1; rank < size; ++rank)
+        EXPECT_EQ(difference(part(member.to, 16 * (rank - 1), 16), {static_cast<Rank>(rank), kTag, 1}), "");
+    });
+    member.end();
+  });
+}
+
 TEST_P(Exchanges, exchange_all_with_all_also_in_place) {
   run_peers(peers(), [](Context& context) {
     for (const std::size_t bytes : {std::size_t{8}, std::size_t{8192}, std::size_t{10'000}}) {
