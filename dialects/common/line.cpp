@@ -66,14 +66,14 @@ class GpuLine final : public Line {
 
   int wait() override {
     const MpiProgress progress;
-    noting([&] { await_signal(); });  // a wait in the driver lets nobody make progress
+    noting([&] { await_signal(); });  // MPI makes no progress during a wait in the driver
     noting([&] { context_.synchronize(*gpu()); });
     noting([&] { faults_.note(Job::current()->untold.take()); });
     return faults_.take();
   }
 
  private:
-  /// Blocks until the stream has come here.
+  /// Blocks until the stream has run its work.
   void await_signal() {
     if (!has_background_) return;
     const auto stream = handshake();
