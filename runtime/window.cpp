@@ -254,7 +254,10 @@ void WindowCore::detach(std::uint64_t at, std::optional<Timeout> timeout) {
     if (found == pieces.end()) throw error(Code::bad_argument, "nothing was attached at offset " + std::to_string(at));
     piece = found->second;
   }
-  if (services_->registry.detach(*this, *piece, limit)) return;
+  if (services_->registry.detach(*this, *piece, limit)) {
+    if (agent_ != nullptr) services_->engine.between_answers([] {});  // it may answer a target whose rank is lost
+    return;
+  }
   throw error(Code::timeout, "not detached after " + base::duration_text(stated) + ": peers still use the bytes");
 }
 
