@@ -275,18 +275,10 @@ void Rail::give_up(Operation& operation) {
   operation.owner = nullptr;
 }
 
-void Rail::end_all(ssize_t code, const char* what) {
-  const std::string why = std::string(what) + ": " + text_of(static_cast<int>(-code));
-  std::vector<Operation*> posted;
-  for (const auto& [owner, operations] : operations_)
-    std::ranges::copy_if(operations, std::back_inserter(posted), [](const Operation* one) { return one->posted; });
-  if (!posted.empty()) base::log(base::LogLevel::warn, "libfabric: a completion queue has failed: " + why);
-  const auto is_known = [this](const Operation* one) {  // the end of one may have been the end of others
-    return std::ranges::any_of(operations_, [one](const auto& of) { return std::ranges::count(of.second, one) != 0; });
-  };
-  for (Operation* const one : posted) {
-    if (is_known(one) && one->posted) end(*one, why);
-  }
+void Rail::tell_of_broken_queue(ssize_t code, const char* what) {
+  if (std::exchange(told_of_broken_queue_, true)) return;
+  base::log(base::LogLevel::warn,
+            "libfabric: a completion queue of " + device_ + " is broken: " + what + ": " + text_of(-code));
 }
 
 bool Rail::end_failed() {
@@ -296,7 +288,10 @@ bool Rail::end_failed() {
     return fi_cq_readerr(queue_.get(), &error, 0);
   }();
   if (count == -FI_EAGAIN) return true;
-  if (count < 0) return end_all(count, "fi_cq_readerr"), false;
+  if (count < 0) {
+    tell_of_broken_queue(count, "fi_cq_readerr");
+    return false;
+  }
   const std::string why = text_of(error.err);
   base::log(base::LogLevel::info, "libfabric: an operation has failed: " + why);
   // An inject has no context, so the error of a failed one may have any, which is compared and not used. The death of

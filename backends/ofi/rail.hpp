@@ -162,8 +162,9 @@ class Rail {
   Owned<fid_ep> open_endpoint() const;
   /// False: the queue is broken.
   bool end_failed();
-  /// The queue is broken, and tells of no operation any more: all have failed.
-  void end_all(ssize_t code, const char* what);
+  /// The queue may report no more completions. Then the probes of each path (paths.cpp) do not end, which ends the
+  /// path.
+  void tell_of_broken_queue(ssize_t code, const char* what);
   /// Takes the result of a call of this name.
   Posted posted(ssize_t code, const char* what, Operation& operation);
 
@@ -178,6 +179,7 @@ class Rail {
   std::vector<Owned<fid_ep>> endpoints_to_peers_;
   int wait_fd_ = -1;
   int under_way_ = 0;
+  bool told_of_broken_queue_ = false;
   std::uint64_t next_key_ = 0;
   std::unordered_map<Owner*, std::vector<Operation*>>
       operations_;  // so that `forget` and `give_up` look at those of one owner
@@ -200,7 +202,7 @@ void Rail::poll(Landed landed) {
       if (!end_failed()) return;
       continue;
     }
-    if (count < 0 && count != -FI_EAGAIN && count != -FI_EINTR) return end_all(count, "fi_cq_read");
+    if (count < 0 && count != -FI_EAGAIN && count != -FI_EINTR) tell_of_broken_queue(count, "fi_cq_read");
     for (ssize_t i = 0; i < count; ++i) {
       if ((entries[i].flags & FI_REMOTE_CQ_DATA) != 0) {
         landed(entries[i].data);
