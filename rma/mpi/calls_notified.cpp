@@ -45,8 +45,9 @@ int MPI_Win_get_notify_value(MPI_Win win, int index, MPI_Count* value) {
 }
 
 int MPI_Win_reset_notify_value(MPI_Win win, int index, MPI_Count* value) {
-  return with_counters(win, [&](RmaWindow& window, Epochs::Lock&) {
+  return with_counters(win, [&](RmaWindow& window, Epochs::Lock& lock) {
     *value = static_cast<MPI_Count>(window.notifications.reset(window, index));
+    poll_if_due(window, lock);
   });
 }
 

@@ -157,8 +157,7 @@ std::uint64_t Notifications::value(const RmaWindow& window, int index) {
   const bool news = std::exchange(seen_[static_cast<std::size_t>(index)], now) != now;
   looks_ = news ? 0 : looks_ + 1;
   if (looks_ > kQuickLooks) {  // a loop that waits: others may need the core, and messages need MPI's progress
-    int flag = 0;
-    if (looks_ % 4 == 0) PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, window.comm, &flag, MPI_STATUS_IGNORE);
+    if (looks_ % 4 == 0) progress(*window.ranks);
     sched_yield();
   }
   return now;

@@ -52,6 +52,7 @@ TEST(MpiWindows, a_wait_sees_what_was_put_before_complete) { expect_served(3, "p
 TEST(MpiWindows, locks_exclude_each_other) { expect_served(3, "locks"); }
 TEST(MpiWindows, locks_that_are_taken_again_and_again_exclude_each_other) { expect_served(2, "short_locks"); }
 TEST(MpiWindows, messages_complete_while_a_rank_waits_for_a_lock) { expect_served(2, "progress"); }
+TEST(MpiWindows, messages_complete_while_a_rank_polls) { expect_served(2, "polling"); }
 TEST(MpiWindows, a_complete_request_has_its_data) { expect_served(2, "requests"); }
 TEST(MpiWindows, names_attributes_groups_and_handlers_are_there) { expect_served(2, "facts"); }
 TEST(MpiWindows, units_and_sizes_may_differ) { expect_served(3, "sizes"); }
@@ -82,6 +83,7 @@ TEST(MpiNotifications, have_as_many_counters_as_each_rank_asks_for) { expect_ser
 TEST(MpiNotifications, of_a_promise_are_there_and_bad_ones_fail_together) { expect_served(2, "notified_promises"); }
 TEST(MpiNotifications, have_errors_that_change_nothing) { expect_served(2, "notified_errors"); }
 TEST(MpiNotifications, are_waited_for_by_streams) { expect_served(2, "notified_streams"); }
+TEST(MpiNotifications, are_polled_for_while_messages_complete) { expect_served(2, "notified_polling"); }
 TEST(MpiNotifications, of_a_rank_alone) { expect_served(1, "notified notified_order notified_numbers"); }
 
 /// A program may link an archive of Sluice beside the library, which has one too.

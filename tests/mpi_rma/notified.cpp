@@ -421,6 +421,27 @@ void run_notified_streams() {
   sluice_host_stream_free(&host);
 }
 
+/// Rank 0 looks at a counter until rank 1 has notified it, which sends it a long message first. Two ranks.
+void run_notified_polling() {
+  constexpr int kLong = 1 << 20;
+  for (const auto look : {MPI_Win_get_notify_value, MPI_Win_reset_notify_value}) {
+    Notified notified(1);
+    std::vector<int> message(kLong, world_rank());
+    MPI_Win_lock_all(0, notified.window);
+    if (world_rank() == 0) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      MPI_Irecv(message.data(), kLong, MPI_INT, 1, 0, MPI_COMM_WORLD, &request);
+      for (MPI_Count seen = 0; seen == 0;) look(notified.window, 0, &seen);
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+      expect_equal(message.back(), 1, "the end of a message that came while its receiver polled");
+    } else {
+      MPI_Send(message.data(), kLong, MPI_INT, 0, 0, MPI_COMM_WORLD);
+      MPI_Put_notify(message.data(), 1, MPI_INT, 0, 0, 1, MPI_INT, 0, notified.window);
+    }
+    MPI_Win_unlock_all(notified.window);
+  }
+}
+
 void run_notified_not_freed() {
   static int* memory = nullptr;
   MPI_Win window = MPI_WIN_NULL;

@@ -28,6 +28,7 @@ int run_programs(int argc, char** argv, int first) {
       {"locks", run_locks},
       {"short_locks", run_short_locks},
       {"progress", run_progress},
+      {"polling", run_polling},
       {"requests", run_requests},
       {"facts", run_facts},
       {"sizes", run_sizes},
@@ -74,6 +75,7 @@ int run_programs(int argc, char** argv, int first) {
       {"notified_threads", run_notified_threads},
       {"notified_unserved", run_notified_unserved},
       {"notified_streams", run_notified_streams},
+      {"notified_polling", run_notified_polling},
       {"notified_not_freed", run_notified_not_freed},
 #endif
   };

@@ -37,6 +37,7 @@ void run_posts();
 void run_locks();
 void run_short_locks();
 void run_progress();
+void run_polling();
 void run_requests();
 // windows.cpp
 void run_facts();
@@ -87,4 +88,5 @@ void run_notified_dynamic();
 void run_notified_threads();  // with MPI_THREAD_MULTIPLE
 void run_notified_unserved();
 void run_notified_streams();
+void run_notified_polling();
 void run_notified_not_freed();
