@@ -233,6 +233,20 @@ TEST(MpiWindows, are_left_to_mpi_where_no_context_can_be_made) {
   EXPECT_NE(ended.output.find("MPI serves the windows of a communicator: "), std::string::npos) << ended.output;
 }
 
+TEST(MpiWindows, of_the_programs_memory_are_left_to_mpi_where_the_kernel_forbids_copies) {
+  const Ended ended = run(2, "forbidden_copies");
+  if (ended.output.find("no filter") != std::string::npos) {
+    std::printf(
+        "SKIPPED-HERE: MpiWindows.of_the_programs_memory_are_left_to_mpi_where_the_kernel_forbids_copies: no seccomp "
+        "filter can be set\n");
+    GTEST_SKIP() << "no seccomp filter can be set";
+  }
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  EXPECT_NE(ended.output.find("MPI serves the windows of the program's own memory"), std::string::npos) << ended.output;
+  EXPECT_NE(ended.output.find("Sluice serves it"), std::string::npos) << ended.output;
+  EXPECT_EQ(ended.output.find("sluice: error"), std::string::npos) << ended.output;
+}
+
 TEST(MpiWindows, calls_about_other_things_pass_through) { EXPECT_EQ(run(2, "untouched").code, 0); }
 
 TEST(MpiWindows, that_are_not_freed_are_named_and_the_program_ends) {

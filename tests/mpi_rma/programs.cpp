@@ -36,6 +36,7 @@ int run_programs(int argc, char** argv, int first) {
       {"many", run_many},
       {"subsets", run_subsets},
       {"few_descriptors", run_few_descriptors},
+      {"forbidden_copies", run_forbidden_copies},
       {"dynamic", run_dynamic},
       {"dynamic_neighbours", run_dynamic_neighbours},
       {"dynamic_errors", run_dynamic_errors},

@@ -46,6 +46,7 @@ void run_errors();
 void run_many();
 void run_subsets();
 void run_few_descriptors();
+void run_forbidden_copies();
 void run_not_freed();
 void run_untouched();
 // failing.cpp and unready.cpp, for programs with the sources of the library
