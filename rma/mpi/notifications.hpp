@@ -53,7 +53,7 @@ class Notifications {
   /// The count of a counter of this rank. @throws Refused; Error if a peer that could have notified has failed
   std::uint64_t value(const RmaWindow& window, int index);
   std::uint64_t reset(const RmaWindow& window, int index);
-  /// Later work on the stream runs only once the value is reached.
+  /// Later work on the stream runs only once the value is reached. The lock may be left.
   void wait(RmaWindow& window, Epochs::Lock& lock, int index, std::uint64_t value, Stream stream);
 
   void close(std::optional<Timeout> timeout);
@@ -68,9 +68,11 @@ class Notifications {
 
   int promised_ = 0;
   bool malformed_ = false;
-  std::vector<std::uint64_t> seen_;  // by counter, what `value` has returned last
-  unsigned looks_ = 0;               // calls of `value` since one saw another count
+  std::vector<std::uint64_t> seen_;   // by counter, what `value` has returned last
+  unsigned looks_ = 0;                // calls of `value` since one saw another count
+  std::vector<std::uint64_t> taken_;  // by counter, what all calls of `reset` have returned together
   Window window_;
+  CallMutex enqueuing_;
 };
 
 /// The class of MPI_ERR_RMA_NOTIFICATION. Any thread, once MPI is initialised.

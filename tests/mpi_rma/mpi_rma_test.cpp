@@ -76,6 +76,10 @@ TEST(MpiThreads, access_while_another_one_detaches) {
   expect_served(2, "threads_detach", "SLUICE_LOG=info SLUICE_CONNECT_TIMEOUT=20s");
 }
 TEST(MpiThreads, notify_and_wait) { expect_served(2, "notified_threads"); }
+TEST(MpiThreads, enqueue_waits_while_a_callable_of_the_full_stream_makes_accesses) {
+  expect_served(1, "notified_threads_full");
+}
+TEST(MpiThreads, reset_a_counter_while_another_one_waits) { expect_served(2, "notified_threads_reset"); }
 TEST(MpiNotifications, come_once_for_every_operation) { expect_served(2, "notified"); }
 TEST(MpiNotifications, are_seen_after_the_data) { expect_served(2, "notified_order"); }
 TEST(MpiNotifications, are_not_lost_by_resets) { expect_served(3, "notified_resets"); }

@@ -74,6 +74,8 @@ int run_programs(int argc, char** argv, int first) {
       {"notified_errors", run_notified_errors},
       {"notified_dynamic", run_notified_dynamic},
       {"notified_threads", run_notified_threads},
+      {"notified_threads_full", run_notified_threads_full},
+      {"notified_threads_reset", run_notified_threads_reset},
       {"notified_unserved", run_notified_unserved},
       {"notified_streams", run_notified_streams},
       {"notified_polling", run_notified_polling},

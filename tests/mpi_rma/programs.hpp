@@ -87,6 +87,8 @@ void run_notified_promises();
 void run_notified_errors();
 void run_notified_dynamic();
 void run_notified_threads();  // with MPI_THREAD_MULTIPLE
+void run_notified_threads_full();
+void run_notified_threads_reset();
 void run_notified_unserved();
 void run_notified_streams();
 void run_notified_polling();
