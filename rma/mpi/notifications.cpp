@@ -159,11 +159,13 @@ std::uint64_t Notifications::value(const RmaWindow& window, int index) {
   seen_.resize(window.parts[static_cast<std::size_t>(window.rank)].counters.count);
   const bool news = std::exchange(seen_[static_cast<std::size_t>(index)], now) != now;
   looks_ = news ? 0 : looks_ + 1;
-  if (looks_ > kQuickLooks) {  // a loop that waits: others may need the core, and messages need MPI's progress
-    if (looks_ % 4 == 0) progress(*window.ranks);
-    sched_yield();
-  }
   return now;
+}
+
+void Notifications::rest(const Ranks& ranks, unsigned looks) {
+  if (looks <= kQuickLooks) return;  // else others may need the core, and messages need MPI's progress
+  if (looks % 4 == 0) progress(ranks);
+  sched_yield();
 }
 
 std::uint64_t Notifications::reset(const RmaWindow& window, int index) {

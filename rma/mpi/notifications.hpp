@@ -18,6 +18,7 @@
 
 namespace sluice::mpi_rma {
 
+class Ranks;
 class RmaWindow;
 
 /// Number and place of the counters of a rank, for the other ranks. They fit into a word.
@@ -55,6 +56,12 @@ class Notifications {
   std::uint64_t reset(const RmaWindow& window, int index);
   /// Later work on the stream runs only once the value is reached. The lock may be left.
   void wait(RmaWindow& window, Epochs::Lock& lock, int index, std::uint64_t value, Stream stream);
+
+  /// Calls of `value` in a row that saw nothing new.
+  unsigned looks() const { return looks_; }
+
+  /// For a program that waits, after so many `looks`. Without the lock.
+  static void rest(const Ranks& ranks, unsigned looks);
 
   void close(std::optional<Timeout> timeout);
   /// The number of the promise; 0: none.
