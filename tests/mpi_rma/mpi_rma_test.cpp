@@ -127,6 +127,10 @@ TEST(MpiWindows, a_fence_fails_if_a_rank_has_died) {
   expect_after_a_death("a fence has ended in an error", "lost_fence", kLogged);
 }
 
+TEST(MpiWindows, are_freed_after_a_wait_that_has_lost_an_origin) {
+  expect_after_a_death("a window was freed after the loss of an origin", "lost_origin", kLogged);
+}
+
 TEST(MpiWindows, accumulates_fail_each_time_once_the_rank_whose_turn_it_is_has_died) {
   expect_after_a_death(kTenErrors, "lost_turn", kLogged);
 #ifdef SLUICE_HAS_OFI

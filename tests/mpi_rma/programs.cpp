@@ -21,6 +21,7 @@ int run_programs(int argc, char** argv, int first) {
       {"stopped_owner", run_stopped_owner},
       {"late_write", run_late_write},
       {"lost_fence", run_lost_fence},
+      {"lost_origin", run_lost_origin},
       {"fences", run_fences},
       {"flushes", run_flushes},
       {"compare_and_swap", run_compare_and_swap},

@@ -30,6 +30,7 @@ void run_lost_owner();
 void run_stopped_owner();
 void run_late_write();
 void run_lost_fence();
+void run_lost_origin();
 // epochs.cpp
 void run_fences();
 void run_flushes();
