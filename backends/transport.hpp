@@ -59,6 +59,12 @@ Value value_of(const Blob& blob) {
   return value_in<Value>(blob);
 }
 
+/// This machine gives no way to a peer's memory.
+class Unreachable : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 /// Lets a peer reach something of ours. Descriptors are borrowed when sent, and owned when received.
 struct Key {
   Blob bytes;

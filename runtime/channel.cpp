@@ -14,6 +14,8 @@
 namespace sluice::runtime {
 namespace {
 
+constexpr const char* kNotReached = "the peer's memory cannot be reached: ";
+
 /// The parts of two texts from the first word on in which they differ, cut off if long.
 std::pair<std::string, std::string> from_first_unlike_word(const std::string& a, const std::string& b) {
   constexpr std::size_t kShown = 80;
@@ -105,8 +107,10 @@ void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
       put_ = std::move(both);
       if (failed()) lengths()->shut();
     }
+  } catch (const backends::Unreachable& reason) {
+    record(Code::unsupported, std::string(kNotReached) + reason.what(), true);
   } catch (const std::exception& reason) {
-    record(Code::out_of_resources, std::string("the peer's memory cannot be reached: ") + reason.what(), true);
+    record(Code::out_of_resources, std::string(kNotReached) + reason.what(), true);
   }
   if (put_ == nullptr) shut_end();
   rung_ = put_ == nullptr ? nullptr : put_->by_bell;

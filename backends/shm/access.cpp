@@ -61,8 +61,11 @@ std::unique_ptr<Access> open_access(pid_t pid, Mappings& mappings, device::Watch
                                 : "shm: copied by the stream, since the peer's memory of a GPU is mapped";
     return std::make_unique<MappedAccess>(offered, counters, watch, std::move(mapped), how);
   }
-  if (target.address == 0) throw std::runtime_error("it is memory of a GPU that its driver gives to no other process");
-  if (pid == 0) throw std::runtime_error("the peer's memory cannot be mapped, and the kernel forbids to copy from it");
+  if (target.address == 0) throw Unreachable("it is memory of a GPU that its driver gives to no other process");
+  if (pid == 0)
+    throw Unreachable(
+        "the peer's memory cannot be mapped, and the kernel forbids copies between the processes (ptrace_scope, "
+        "seccomp, PID namespaces)");
   return std::make_unique<KernelAccess>(CrossMemory{pid, target.address}, target.slot_bytes, counters, watch,
                                         std::move(mapped));
 }

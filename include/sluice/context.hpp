@@ -99,6 +99,10 @@ class SLUICE_EXPORT Context {
   /// Makes a window of `memory`, which peers of this context reach by this rank and `name`. No other rank takes part.
   /// The memory, of the host or of a GPU, begins at a multiple of 8 bytes. `name`: 1 to 4096 characters. `counters`:
   /// how many the window has, up to Window::kMostCounters, which begin at 0. `atomics`: whose atomics change it.
+  ///
+  /// Peers on this host map memory of `allocate`. For memory of a `region` they need the kernel's cross-memory copies.
+  /// If it forbids those (Yama's ptrace_scope, a container's seccomp, PID namespaces), their targets fail with
+  /// {Code::unsupported}: allocate the memory, or allow the copies (guide.md, "Malloc'ed memory that peers map").
   /// @throws Error{Code::bad_argument} for other memory, an empty slice, another name, or too many counters;
   ///   {Code::misuse} if a window of this name is open here, or this rank has ended; {Code::aborted} if the job has
   ///   ended; {Code::out_of_resources}.

@@ -38,7 +38,9 @@ int access(RmaWindow& served, int rank, const Call& call, Work work) {
     check_permitted(window, rank, call.notification);
     work(window, lock);
     if (call.notification) window.areas->notify(rank, static_cast<std::uint32_t>(*call.notification));
-    if (call.request != nullptr) window.areas->drain(rank);
+    if (call.request == nullptr) return;
+    window.areas->drain(rank);
+    poll_if_due(window, lock);
   });
   return result == MPI_SUCCESS && call.request != nullptr ? finished_request(call.request) : result;
 }

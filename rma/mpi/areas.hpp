@@ -3,6 +3,7 @@
 #pragma once
 
 #include "rma/mpi/control.hpp"
+#include "rma/mpi/pause.hpp"
 
 #include <sluice/context.hpp>
 #include <sluice/window.hpp>
@@ -62,12 +63,9 @@ class Areas {
   void drain_all();
   /// True if all accesses to all ranks have completed, as all of them were to memory that is mapped. False: `drain` or
   /// `drain_all` has to be called.
-  bool drained() {
-    if (unmapped_ != 0) return false;
-    if (--drains_to_look_ != 0) return true;
-    drains_to_look_ = kDrainsToLook;
-    return false;
-  }
+  bool drained() { return unmapped_ == 0 && looks_.may_wait(); }
+  /// True in one of many calls that complete accesses: it polls.
+  bool poll_due() noexcept { return looks_.due(); }
 
   /// The memory of a rank, whose bytes are accessed now; null: it is not mapped here.
   std::byte* mapped(int rank) {
@@ -84,10 +82,6 @@ class Areas {
   void close_counters();
 
  private:
-  /// Drains of mapped memory have nothing to wait for; one in so many looks whether the owner has died, since a look
-  /// takes longer than a put. A prime: owners whose memory is drained in turn are all looked at.
-  static constexpr unsigned int kDrainsToLook = 61;
-
   /// Bytes that a get has put into the staging memory, and that the program wants elsewhere.
   struct Read {
     Slice from;
@@ -134,7 +128,7 @@ class Areas {
   int last_rank_ = -1;
   std::map<int, Area> counters_;  // of notifications
   std::size_t unmapped_ = 0;      // areas in use that are not mapped, counters among them
-  unsigned int drains_to_look_ = kDrainsToLook;
+  Looks looks_;
   Memory staging_;
   std::size_t staged_ = 0;
   Memory scratch_;

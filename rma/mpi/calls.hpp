@@ -4,6 +4,7 @@
 
 #include "rma/mpi/behind.hpp"
 #include "rma/mpi/epochs.hpp"
+#include "rma/mpi/pause.hpp"
 #include "rma/mpi/rma_window.hpp"
 #include "rma/mpi/windows.hpp"
 
@@ -34,6 +35,14 @@ int serve(RmaWindow& window, Work work) {
   } catch (...) {
     return report(window.handle);
   }
+}
+
+/// The end of a call that completes accesses, and that a program may repeat until a peer has done something. May leave
+/// the lock.
+inline void poll_if_due(RmaWindow& window, Epochs::Lock& lock) {
+  if (!window.areas->poll_due()) return;
+  lock.unlock();
+  poll(*window.ranks);
 }
 
 /// A request that is complete.

@@ -17,21 +17,23 @@ bool has(const RmaWindow& window, int rank) { return rank == MPI_PROC_NULL || (r
 [[gnu::noinline]] int flush(int rank, MPI_Win win, int (*next)(int, MPI_Win)) {
   RmaWindow* const found = find_window(win);
   if (found == nullptr || !has(*found, rank)) return next(rank, win);
-  return serve(*found, [&](RmaWindow& window, Epochs::Lock&) {
+  return serve(*found, [&](RmaWindow& window, Epochs::Lock& lock) {
     if (rank == MPI_PROC_NULL) return;
     window.epochs->check_locked(rank);
     order_stores();
     window.areas->drain(rank);
+    poll_if_due(window, lock);
   });
 }
 
 [[gnu::noinline]] int flush_all(MPI_Win win, int (*next)(MPI_Win)) {
   RmaWindow* const found = find_window(win);
   if (found == nullptr) return next(win);
-  return serve(*found, [](RmaWindow& window, Epochs::Lock&) {
+  return serve(*found, [](RmaWindow& window, Epochs::Lock& lock) {
     window.epochs->check_locked(-1);
     order_stores();
     window.areas->drain_all();
+    poll_if_due(window, lock);
   });
 }
 
@@ -78,7 +80,12 @@ int MPI_Win_wait(MPI_Win win) {
 int MPI_Win_test(MPI_Win win, int* flag) {
   RmaWindow* const found = find_window(win);
   if (found == nullptr) SLUICE_RMA_BEHIND(Win_test, win, flag);
-  return serve(*found, [&](RmaWindow& window, Epochs::Lock& lock) { *flag = window.epochs->test(lock) ? 1 : 0; });
+  return serve(*found, [&](RmaWindow& window, Epochs::Lock& lock) {
+    const bool done = window.epochs->test(lock);
+    *flag = done ? 1 : 0;
+    lock.unlock();
+    if (!done) poll(*window.ranks);
+  });
 }
 
 int MPI_Win_lock(int type, int rank, int assertion, MPI_Win win) {
@@ -97,7 +104,10 @@ int MPI_Win_unlock(int rank, MPI_Win win) {
   RmaWindow* const found = find_window(win);
   if (found == nullptr || !has(*found, rank)) SLUICE_RMA_BEHIND(Win_unlock, rank, win);
   if (rank == MPI_PROC_NULL) return MPI_SUCCESS;
-  return serve(*found, [&](RmaWindow& window, Epochs::Lock& lock) { window.epochs->unlock(lock, rank); });
+  return serve(*found, [&](RmaWindow& window, Epochs::Lock& lock) {
+    window.epochs->unlock(lock, rank);
+    poll_if_due(window, lock);
+  });
 }
 
 int MPI_Win_lock_all(int assertion, MPI_Win win) {
@@ -109,7 +119,10 @@ int MPI_Win_lock_all(int assertion, MPI_Win win) {
 int MPI_Win_unlock_all(MPI_Win win) {
   RmaWindow* const found = find_window(win);
   if (found == nullptr) SLUICE_RMA_BEHIND(Win_unlock_all, win);
-  return serve(*found, [](RmaWindow& window, Epochs::Lock& lock) { window.epochs->unlock_all(lock); });
+  return serve(*found, [](RmaWindow& window, Epochs::Lock& lock) {
+    window.epochs->unlock_all(lock);
+    poll_if_due(window, lock);
+  });
 }
 
 int MPI_Win_flush(int rank, MPI_Win win) {
@@ -133,8 +146,11 @@ int MPI_Win_flush_local_all(MPI_Win win) {
 }
 
 int MPI_Win_sync(MPI_Win win) {
-  if (find_window(win) == nullptr) SLUICE_RMA_BEHIND(Win_sync, win);
+  const RmaWindow* const found = find_window(win);
+  if (found == nullptr) SLUICE_RMA_BEHIND(Win_sync, win);
   std::atomic_thread_fence(std::memory_order_seq_cst);
+  thread_local Looks looks;  // the call needs no lock
+  if (looks.due()) poll(*found->ranks);
   return MPI_SUCCESS;
 }
 

@@ -39,14 +39,18 @@ int MPI_Win_get_num_notify(MPI_Win win, int rank, int* num) {
 }
 
 int MPI_Win_get_notify_value(MPI_Win win, int index, MPI_Count* value) {
-  return with_counters(win, [&](RmaWindow& window, Epochs::Lock&) {
+  return with_counters(win, [&](RmaWindow& window, Epochs::Lock& lock) {
     *value = static_cast<MPI_Count>(window.notifications.value(window, index));
+    const unsigned looks = window.notifications.looks();
+    lock.unlock();
+    Notifications::rest(*window.ranks, looks);
   });
 }
 
 int MPI_Win_reset_notify_value(MPI_Win win, int index, MPI_Count* value) {
-  return with_counters(win, [&](RmaWindow& window, Epochs::Lock&) {
+  return with_counters(win, [&](RmaWindow& window, Epochs::Lock& lock) {
     *value = static_cast<MPI_Count>(window.notifications.reset(window, index));
+    poll_if_due(window, lock);
   });
 }
 

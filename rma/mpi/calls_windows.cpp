@@ -35,7 +35,8 @@ bool ours(MPI_Comm comm, const Creation& what) {
 /// The window, or null if MPI has to serve it.
 std::shared_ptr<RmaWindow> make(MPI_Comm comm, const Creation& what, MPI_Win backing) {
   auto ranks = Ranks::of(comm);
-  if (ranks->job == nullptr) return nullptr;
+  const bool of_program = what.flavor == MPI_WIN_FLAVOR_CREATE || what.flavor == MPI_WIN_FLAVOR_DYNAMIC;
+  if (ranks->job == nullptr || (of_program && !ranks->reach_private())) return nullptr;
   auto window = std::make_shared<RmaWindow>(std::move(ranks), what, backing);
   if (!window->ready()) {
     window->give_up();

@@ -14,6 +14,10 @@ namespace {
 constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
 constexpr std::size_t kChunkWords = 8192;
 
+/// Memory of the program, not of an allocator, so no peer maps it.
+alignas(kWordBytes) std::uint64_t g_private = 0;
+constexpr const char* kPrivate = "mpi-rma private memory";
+
 std::string name_of(std::uint32_t chunk) { return "mpi-rma control " + std::to_string(chunk); }
 
 }  // namespace
@@ -90,6 +94,31 @@ Control::Line& Control::find_line(Rank rank, Place place) {
   return *lines_.emplace(where, std::move(made)).first->second;
 }
 
+void Control::offer_private() {
+  const std::lock_guard lock(mutex_);
+  if (private_.bytes() == 0) private_ = context_.window(kPrivate, context_.region(&g_private, kWordBytes).all());
+}
+
+std::string Control::private_obstacle(Rank rank) {
+  offer_private();
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = obstacles_.find(rank); known != obstacles_.end()) return known->second;
+  }
+  std::string why;
+  try {
+    const Memory word = context_.allocate(kWordBytes);
+    Target target = context_.target(rank, kPrivate);
+    target.get({}, word.all(), 0);
+    target.drain();
+    target.close();
+  } catch (const std::exception& reason) {
+    why = reason.what();
+  }
+  const std::lock_guard lock(mutex_);
+  return obstacles_[rank] = why;
+}
+
 std::vector<std::uint64_t> Control::read(Rank rank, Place place, std::size_t word, std::size_t count) {
   Line& there = line(rank, place);
   const std::lock_guard lock(there.mutex);
@@ -159,6 +188,7 @@ void Control::close_words(Timeout timeout) {
   close_mailbox();
   const std::lock_guard lock(mutex_);
   for (Chunk& chunk : chunks_) chunk.window.close(timeout);
+  if (private_.bytes() != 0) private_.close(timeout);
 }
 
 }  // namespace sluice::mpi_rma

@@ -15,6 +15,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -46,6 +47,9 @@ class Control {
   /// The mailbox of this rank, the first words that it takes; and of another one, null if it is not mapped here.
   void open_mailbox();
   Mailbox* mailbox(Rank rank);
+  /// Finds out, once, whether the kernel lets this rank reach memory of a rank's that is not mapped. Why it does not;
+  /// empty: it does. Waits for the call of that rank.
+  std::string private_obstacle(Rank rank);
   /// Words of a rank, up to kMostRead.
   std::vector<std::uint64_t> read(Rank rank, Place place, std::size_t word, std::size_t count);
   static constexpr std::size_t kMostRead = 16;
@@ -96,6 +100,7 @@ class Control {
     bool mapped = false;  // or there is nothing to map
   };
   void add_chunk(std::size_t words);
+  void offer_private();
   void close_mailbox() noexcept;
   Line& line(Rank rank, Place place) {
     auto& place_of_last = lately_[place_of(rank)];
@@ -121,6 +126,8 @@ class Control {
   static constexpr std::size_t kLately = 4;
   std::array<std::atomic<Line*>, kLately> lately_{};  // by rank; they are found without a lock
   Mailbox* mailbox_ = nullptr;
+  Window private_;
+  std::map<Rank, std::string> obstacles_;  // of `private_obstacle`
 };
 
 }  // namespace sluice::mpi_rma

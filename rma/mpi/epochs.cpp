@@ -118,7 +118,7 @@ void Epochs::check_locked(int rank) const {
 }
 
 void Epochs::check_idle() const {
-  if (epochs_.open(true) != nullptr) refuse("the call", "an epoch is open");
+  if (!broken_ && epochs_.open(true) != nullptr) refuse("the call", "an epoch is open");
 }
 
 /// A fence opens an epoch that is none if nothing was accessed since.
@@ -137,13 +137,23 @@ void Epochs::barrier(Lock& lock) {
   });
 }
 
+void Epochs::call(Lock& lock, auto work) {
+  try {
+    Call call(*this, lock);
+    work(call);
+  } catch (const Error& error) {
+    broken_ |= error.code() != Code::timeout;
+    throw;
+  }
+}
+
 void Epochs::fence(Lock& lock, int assertion) {
   const auto passed = [&] {
     in_fence_ = (assertion & MPI_MODE_NOSUCCEED) == 0;
     fence_used_ = false;
   };
   try {
-    epochs_.fence(Call(*this, lock));
+    call(lock, [&](Call& its) { epochs_.fence(its); });
   } catch (const Refused&) {
     throw;
   } catch (...) {
@@ -153,23 +163,37 @@ void Epochs::fence(Lock& lock, int assertion) {
   passed();
 }
 
-void Epochs::post(Lock& lock, const std::vector<int>& origins) { epochs_.post(Call(*this, lock), origins); }
+void Epochs::post(Lock& lock, const std::vector<int>& origins) {
+  call(lock, [&](Call& its) { epochs_.post(its, origins); });
+}
 
 void Epochs::start(Lock& lock, const std::vector<int>& targets) {
   leave_fence("MPI_Win_start");
-  epochs_.start(Call(*this, lock), targets);
+  call(lock, [&](Call& its) { epochs_.start(its, targets); });
 }
 
-void Epochs::complete(Lock& lock) { epochs_.complete(Call(*this, lock)); }
-void Epochs::wait(Lock& lock) { epochs_.wait(Call(*this, lock)); }
-bool Epochs::test(Lock& lock) { return epochs_.test(Call(*this, lock)); }
+void Epochs::complete(Lock& lock) {
+  call(lock, [&](Call& its) { epochs_.complete(its); });
+}
+
+void Epochs::wait(Lock& lock) {
+  call(lock, [&](Call& its) { epochs_.wait(its); });
+}
+
+bool Epochs::test(Lock& lock) {
+  bool done = false;
+  call(lock, [&](Call& its) { done = epochs_.test(its); });
+  return done;
+}
 
 void Epochs::lock(Lock& lock, int type, int rank, int assertion) {
   leave_fence("MPI_Win_lock");
-  epochs_.lock(Call(*this, lock), rank, lock_type(type), checked(assertion));
+  call(lock, [&](Call& its) { epochs_.lock(its, rank, lock_type(type), checked(assertion)); });
 }
 
-void Epochs::unlock(Lock& lock, int rank) { epochs_.unlock(Call(*this, lock), rank); }
+void Epochs::unlock(Lock& lock, int rank) {
+  call(lock, [&](Call& its) { epochs_.unlock(its, rank); });
+}
 
 /// Finds the words of rank 0, for the short ways of rma::Locks.
 class Epochs::MastersNow {
@@ -211,10 +235,12 @@ bool Epochs::unlock_now(int rank) {
 
 void Epochs::lock_all(Lock& lock, int assertion) {
   leave_fence("MPI_Win_lock_all");
-  epochs_.lock_all(Call(*this, lock), checked(assertion));
+  call(lock, [&](Call& its) { epochs_.lock_all(its, checked(assertion)); });
 }
 
-void Epochs::unlock_all(Lock& lock) { epochs_.unlock_all(Call(*this, lock)); }
+void Epochs::unlock_all(Lock& lock) {
+  call(lock, [&](Call& its) { epochs_.unlock_all(its); });
+}
 
 void Epochs::take_turn(Lock& lock, int rank, std::size_t word) {
   Call call(*this, lock);

@@ -44,7 +44,7 @@ class Epochs {
   void check_access(int rank);
   /// @throws unless the rank, or any rank, is locked
   void check_locked(int rank) const;
-  /// @throws if an epoch is open that only the program can close
+  /// @throws if an epoch is open that only the program can close, and it can do so
   void check_idle() const;
 
   void fence(Lock& lock, int assertion);
@@ -75,6 +75,8 @@ class Epochs {
   class Call;
   class MastersNow;
   void leave_fence(std::string_view call);
+  /// Makes a call of the epochs, and notes whether a peer is lost.
+  void call(Lock& lock, auto work);
   detail::MappedWords words_now(int rank) const;
 
   RmaWindow& window_;
@@ -84,6 +86,7 @@ class Epochs {
   bool in_fence_ = false;          // a fence has opened an epoch
   bool fence_used_ = false;        // an access was made since
   std::uint64_t completions_ = 0;  // of origins, that were taken
+  bool broken_ = false;            // by the loss of a peer: epochs do not end any more
 };
 
 }  // namespace sluice::mpi_rma

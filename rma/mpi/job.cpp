@@ -182,6 +182,20 @@ void Ranks::meet() {
   meeting_->meet([&](int i) { return members_[static_cast<std::size_t>(i)]; }, await);
 }
 
+bool Ranks::reach_private() {
+  if (reach_private_) return *reach_private_;
+  std::string why;
+  try {
+    for (const Member& member : members_)
+      if (why.empty()) why = job->control.private_obstacle(member.rank);
+  } catch (const std::exception& reason) {
+    why = reason.what();
+  }
+  reach_private_ = all_agree(why.empty(), comm);
+  if (!why.empty()) log(Level::warn, "MPI serves the windows of the program's own memory on a communicator: " + why);
+  return *reach_private_;
+}
+
 /// Not by Context::check, which throws the failures of all communicators, and each of them once.
 void Ranks::check_alive() const {
   for (const Member& member : members_) job->control.check_alive(member.rank, member.place);

@@ -54,6 +54,9 @@ class Ranks {
   std::vector<Member> exchange(Place mine);
   /// Collective: returns once all ranks have called it.
   void meet();
+  /// Collective: true if all ranks reach memory of each other's that is not mapped. The first call finds out; if they
+  /// do not, it logs why.
+  bool reach_private();
   /// @throws Error, in each call, if one of the ranks has died. Any thread may call it.
   void check_alive() const;
 
@@ -65,6 +68,7 @@ class Ranks {
   std::vector<Member> members_;
   std::optional<Meeting> meeting_;
   std::uint64_t exchanges_ = 0;
+  std::optional<bool> reach_private_;
 };
 
 }  // namespace sluice::mpi_rma

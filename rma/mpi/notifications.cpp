@@ -106,7 +106,9 @@ Counters Notifications::make(Context& context, std::uint32_t count, Window& into
 
 Counters Notifications::begin(Context& context) {
   if (malformed_) return {.refused = MPI_ERR_INFO_VALUE};
-  return make(context, std::min(static_cast<std::uint32_t>(promised_), kMostOfARank), window_);
+  const Counters made = make(context, std::min(static_cast<std::uint32_t>(promised_), kMostOfARank), window_);
+  taken_.assign(made.count, 0);
+  return made;
 }
 
 /// Makes new counters of this rank, for `set`; or returns the class of the error.
@@ -141,6 +143,7 @@ void Notifications::set(RmaWindow& window, Epochs::Lock& lock, int number) {
   check_all(all);
   for (std::size_t i = 0; i < all.size(); ++i) window.parts[i].counters = all[i];
   window_ = std::move(made);
+  taken_.assign(all[static_cast<std::size_t>(window.rank)].count, 0);
 }
 
 void Notifications::check(const RmaWindow& window, int rank, int index) {
@@ -156,25 +159,34 @@ std::uint64_t Notifications::value(const RmaWindow& window, int index) {
   seen_.resize(window.parts[static_cast<std::size_t>(window.rank)].counters.count);
   const bool news = std::exchange(seen_[static_cast<std::size_t>(index)], now) != now;
   looks_ = news ? 0 : looks_ + 1;
-  if (looks_ > kQuickLooks) {  // a loop that waits: others may need the core, and messages need MPI's progress
-    int flag = 0;
-    if (looks_ % 4 == 0) PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, window.comm, &flag, MPI_STATUS_IGNORE);
-    sched_yield();
-  }
   return now;
+}
+
+void Notifications::rest(const Ranks& ranks, unsigned looks) {
+  if (looks <= kQuickLooks) return;  // else others may need the core, and messages need MPI's progress
+  if (looks % 4 == 0) progress(ranks);
+  sched_yield();
 }
 
 std::uint64_t Notifications::reset(const RmaWindow& window, int index) {
   check(window, window.rank, index);
-  return window_.fetch_and_zero(static_cast<std::uint32_t>(index));
+  const std::uint64_t taken = window_.fetch_and_zero(static_cast<std::uint32_t>(index));
+  taken_[static_cast<std::size_t>(index)] += taken;
+  return taken;
 }
 
 void Notifications::wait(RmaWindow& window, Epochs::Lock& lock, int index, std::uint64_t value, Stream stream) {
   check(window, window.rank, index);
   const auto counter = static_cast<std::uint32_t>(index);
-  if (stream.kind() != Stream::Kind::program_order) return window_.wait(stream, counter, value);
+  if (stream.kind() != Stream::Kind::program_order) {
+    lock.unlock();  // a full stream may have a callable in front that calls this window
+    const std::lock_guard enqueuing(enqueuing_);
+    return window_.wait(stream, counter, value);
+  }
+  const std::uint64_t taken_before = taken_[counter];
+  const auto counted = [&] { return window_.count(counter) + taken_[counter] - taken_before; };
   Pause pause(*window.ranks, "for a notification, in SLUICE_Win_wait_notify_enqueue");
-  while (window_.count(counter) < value) {
+  while (counted() < value) {
     lock.unlock();
     try {
       pause();

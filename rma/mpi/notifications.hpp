@@ -18,6 +18,7 @@
 
 namespace sluice::mpi_rma {
 
+class Ranks;
 class RmaWindow;
 
 /// Number and place of the counters of a rank, for the other ranks. They fit into a word.
@@ -53,8 +54,14 @@ class Notifications {
   /// The count of a counter of this rank. @throws Refused; Error if a peer that could have notified has failed
   std::uint64_t value(const RmaWindow& window, int index);
   std::uint64_t reset(const RmaWindow& window, int index);
-  /// Later work on the stream runs only once the value is reached.
+  /// Later work on the stream runs only once the value is reached. The lock may be left.
   void wait(RmaWindow& window, Epochs::Lock& lock, int index, std::uint64_t value, Stream stream);
+
+  /// Calls of `value` in a row that saw nothing new.
+  unsigned looks() const { return looks_; }
+
+  /// For a program that waits, after so many `looks`. Without the lock.
+  static void rest(const Ranks& ranks, unsigned looks);
 
   void close(std::optional<Timeout> timeout);
   /// The number of the promise; 0: none.
@@ -68,9 +75,11 @@ class Notifications {
 
   int promised_ = 0;
   bool malformed_ = false;
-  std::vector<std::uint64_t> seen_;  // by counter, what `value` has returned last
-  unsigned looks_ = 0;               // calls of `value` since one saw another count
+  std::vector<std::uint64_t> seen_;   // by counter, what `value` has returned last
+  unsigned looks_ = 0;                // calls of `value` since one saw another count
+  std::vector<std::uint64_t> taken_;  // by counter, what all calls of `reset` have returned together
   Window window_;
+  CallMutex enqueuing_;
 };
 
 /// The class of MPI_ERR_RMA_NOTIFICATION. Any thread, once MPI is initialised.

@@ -2,6 +2,7 @@
 #include "rma/mpi/pause.hpp"
 
 #include <mpi.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <string>
@@ -30,6 +31,17 @@ constexpr std::chrono::seconds kWarning{60};
 
 }  // namespace
 
+void progress(const Ranks& ranks) {
+  int flag = 0;
+  PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, ranks.comm, &flag, MPI_STATUS_IGNORE);
+}
+
+void poll(const Ranks& ranks) {
+  serve_mailboxes();
+  progress(ranks);
+  if (crowded()) sched_yield();
+}
+
 Pause::Pause(const Ranks& ranks, std::string_view what)
     : ranks_(ranks), what_(what), rest_(kPlainLooks, crowded() ? rma::Rest::kPaused : kPausedLooks) {}
 
@@ -37,10 +49,7 @@ void Pause::operator()() {
   serve_mailboxes();
   const bool rested = rest_.spin_or_yield(crowded() ? kYieldingInCrowd : base::kYielding);
   if (rested) ++count_;
-  if (!rested || (count_ > kPlainLooks && count_ % kLooksForMessages == 0)) {
-    int flag = 0;
-    PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, ranks_.comm, &flag, MPI_STATUS_IGNORE);
-  }
+  if (!rested || (count_ > kPlainLooks && count_ % kLooksForMessages == 0)) progress(ranks_);
   if (rested) return;
   const auto now = std::chrono::steady_clock::now();
   if (begin_ == std::chrono::steady_clock::time_point{}) {

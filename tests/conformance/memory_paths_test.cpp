@@ -301,6 +301,29 @@ TEST(ForbiddenCopies, leave_the_bounce_buffer_for_all) {
   }
 }
 
+TEST(ForbiddenCopies, refuse_a_target_of_memory_that_is_not_mapped) {
+  const Case one{.ground = {"shm", "shm", true}, .user = true};
+  run_peers(one.peers(), [&](Context& context) {
+    forbid_kernel_copies();
+    if (kernel_copies(context)) {
+      if (context.rank() == 0) skipped_here("no seccomp filter can be set to forbid cross-memory copies");
+      return;
+    }
+    alignas(8) static std::uint64_t word = 0;
+    const Window window = context.window("private", context.region(&word, sizeof word).all());
+    const Memory here = context.allocate(sizeof word);
+    Target target = context.target(1 - context.rank(), "private");
+    try {
+      target.get({}, here.all(), 0);
+      target.drain();
+      ADD_FAILURE() << "the kernel lets nobody copy";
+    } catch (const Error& refused) {
+      EXPECT_EQ(refused.code(), Code::unsupported) << refused.what();
+    }
+    board().meet(context);
+  });
+}
+
 INSTANTIATE_IN_ITS_RANKS(Quick, MemoryPaths, testing::ValuesIn(inline_only(with_sizes(memory_cases(), {1024 * 1024}))),
                          CaseName());
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fences, posts, locks and requests.
 #include <algorithm>
+#include <atomic>
+#include <functional>
 #include <numeric>
 #include <thread>
 
@@ -238,6 +240,128 @@ void run_progress() {
     MPI_Win_unlock(0, shared.window);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
   }
+}
+
+namespace {
+
+constexpr int kLong = 1 << 20;
+
+/// Rank 0 receives a long message, and repeats `poll(window)` until that returns true: once rank 1, which sends the
+/// message first, has called `end`.
+void poll_beside_a_message(MPI_Win window, const std::function<bool(MPI_Win)>& poll, const std::function<void()>& end) {
+  std::vector<int> message(kLong, world_rank());
+  MPI_Request request = MPI_REQUEST_NULL;
+  if (world_rank() == 0) MPI_Irecv(message.data(), kLong, MPI_INT, 1, 0, MPI_COMM_WORLD, &request);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (world_rank() == 0) {
+    while (!poll(window)) {
+    }
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    expect_equal(message.back(), 1, "the end of a message that came while its receiver polled");
+  } else {
+    MPI_Send(message.data(), kLong, MPI_INT, 0, 0, MPI_COMM_WORLD);
+    end();
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/// Waits for a number of a rank to be 1, by each call that a program may repeat. Two ranks.
+void check_polling(bool allocate, int owner) {
+  const auto read = [owner](MPI_Win window, long& value) {
+    MPI_Fetch_and_op(nullptr, &value, MPI_LONG, owner, 0, MPI_NO_OP, window);
+  };
+  const auto in_epoch = [&](auto complete) {
+    return [=](MPI_Win window) {
+      long value = 0;
+      read(window, value);
+      complete(window);
+      return value == 1;
+    };
+  };
+  const auto by_request = [owner](MPI_Win window) {
+    long value = 0;
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Rget(&value, 1, MPI_LONG, owner, 0, 1, MPI_LONG, window, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    return value == 1;
+  };
+  const auto by_lock = [owner, read](MPI_Win window) {
+    long value = 0;
+    MPI_Win_lock(MPI_LOCK_SHARED, owner, 0, window);
+    read(window, value);
+    MPI_Win_unlock(owner, window);
+    return value == 1;
+  };
+  const auto by_lock_all = [read](MPI_Win window) {
+    long value = 0;
+    MPI_Win_lock_all(0, window);
+    read(window, value);
+    MPI_Win_unlock_all(window);
+    return value == 1;
+  };
+  struct Way {
+    std::function<bool(MPI_Win)> poll;
+    bool has_epoch;
+  };
+  std::vector<Way> ways{
+      {in_epoch([owner](MPI_Win window) { MPI_Win_flush(owner, window); }), false},
+      {in_epoch([](MPI_Win window) { MPI_Win_flush_all(window); }), false},
+      {by_request, false},
+      {by_lock, true},
+      {by_lock_all, true},
+  };
+  for (const Way& way : ways) {
+    const Shared<long> shared(1, allocate);
+    const bool locks = world_rank() == 0 && !way.has_epoch;
+    if (locks) MPI_Win_lock_all(0, shared.window);
+    poll_beside_a_message(shared.window, way.poll, [&] {
+      const long one = 1;
+      MPI_Win_lock(MPI_LOCK_SHARED, owner, 0, shared.window);
+      MPI_Accumulate(&one, 1, MPI_LONG, owner, 0, 1, MPI_LONG, MPI_SUM, shared.window);
+      MPI_Win_unlock(owner, shared.window);
+    });
+    if (locks) MPI_Win_unlock_all(shared.window);
+  }
+}
+
+void check_polling_by_test() {
+  const Shared<long> shared(1);
+  MPI_Group peer = group_of({1 - world_rank()});
+  if (world_rank() == 0) MPI_Win_post(peer, 0, shared.window);
+  if (world_rank() == 1) MPI_Win_start(peer, 0, shared.window);
+  const auto poll = [](MPI_Win window) {
+    int done = 0;
+    MPI_Win_test(window, &done);
+    return done != 0;
+  };
+  poll_beside_a_message(shared.window, poll, [&] { MPI_Win_complete(shared.window); });
+  MPI_Group_free(&peer);
+}
+
+/// Rank 0 loads from its own memory.
+void check_polling_by_sync() {
+  const Shared<long> shared(1);
+  MPI_Win_lock_all(0, shared.window);
+  const auto poll = [&shared](MPI_Win window) {
+    MPI_Win_sync(window);
+    return std::atomic_ref(*shared.memory).load() == 1;
+  };
+  poll_beside_a_message(shared.window, poll, [&] {
+    const long one = 1;
+    MPI_Put(&one, 1, MPI_LONG, 0, 0, 1, MPI_LONG, shared.window);
+    MPI_Win_flush(0, shared.window);
+  });
+  MPI_Win_unlock_all(shared.window);
+}
+
+}  // namespace
+
+/// MPI has to go on while a rank polls a window.
+void run_polling() {
+  check_polling_by_test();
+  check_polling_by_sync();
+  for (const bool allocate : {true, false})
+    for (const int owner : {0, 1}) check_polling(allocate, owner);
 }
 
 void run_requests() {

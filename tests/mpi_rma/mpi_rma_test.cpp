@@ -27,6 +27,7 @@ Ended run(int ranks, const std::string& names, const std::string& settings = "SL
 }
 
 constexpr const char* kLogged = "SLUICE_LOG=info";
+constexpr const char* kMayHang = "SLUICE_LOG=info timeout 40";  // where a fault is a wait without end
 [[maybe_unused]] constexpr const char* kOverNetworks = "SLUICE_LOG=info SLUICE_BACKENDS=ofi:tcp";
 
 void expect_served(int ranks, const std::string& names, const std::string& settings = kLogged) {
@@ -52,6 +53,7 @@ TEST(MpiWindows, a_wait_sees_what_was_put_before_complete) { expect_served(3, "p
 TEST(MpiWindows, locks_exclude_each_other) { expect_served(3, "locks"); }
 TEST(MpiWindows, locks_that_are_taken_again_and_again_exclude_each_other) { expect_served(2, "short_locks"); }
 TEST(MpiWindows, messages_complete_while_a_rank_waits_for_a_lock) { expect_served(2, "progress"); }
+TEST(MpiWindows, messages_complete_while_a_rank_polls) { expect_served(2, "polling", kMayHang); }
 TEST(MpiWindows, a_complete_request_has_its_data) { expect_served(2, "requests"); }
 TEST(MpiWindows, names_attributes_groups_and_handlers_are_there) { expect_served(2, "facts"); }
 TEST(MpiWindows, units_and_sizes_may_differ) { expect_served(3, "sizes"); }
@@ -75,6 +77,10 @@ TEST(MpiThreads, access_while_another_one_detaches) {
   expect_served(2, "threads_detach", "SLUICE_LOG=info SLUICE_CONNECT_TIMEOUT=20s");
 }
 TEST(MpiThreads, notify_and_wait) { expect_served(2, "notified_threads"); }
+TEST(MpiThreads, enqueue_waits_while_a_callable_of_the_full_stream_makes_accesses) {
+  expect_served(1, "notified_threads_full", kMayHang);
+}
+TEST(MpiThreads, reset_a_counter_while_another_one_waits) { expect_served(2, "notified_threads_reset", kMayHang); }
 TEST(MpiNotifications, come_once_for_every_operation) { expect_served(2, "notified"); }
 TEST(MpiNotifications, are_seen_after_the_data) { expect_served(2, "notified_order"); }
 TEST(MpiNotifications, are_not_lost_by_resets) { expect_served(3, "notified_resets"); }
@@ -82,6 +88,7 @@ TEST(MpiNotifications, have_as_many_counters_as_each_rank_asks_for) { expect_ser
 TEST(MpiNotifications, of_a_promise_are_there_and_bad_ones_fail_together) { expect_served(2, "notified_promises"); }
 TEST(MpiNotifications, have_errors_that_change_nothing) { expect_served(2, "notified_errors"); }
 TEST(MpiNotifications, are_waited_for_by_streams) { expect_served(2, "notified_streams"); }
+TEST(MpiNotifications, are_polled_for_while_messages_complete) { expect_served(2, "notified_polling", kMayHang); }
 TEST(MpiNotifications, of_a_rank_alone) { expect_served(1, "notified notified_order notified_numbers"); }
 
 /// A program may link an archive of Sluice beside the library, which has one too.
@@ -119,6 +126,10 @@ constexpr const char* kTenErrors = "10 accumulates have ended in errors";
 
 TEST(MpiWindows, a_fence_fails_if_a_rank_has_died) {
   expect_after_a_death("a fence has ended in an error", "lost_fence", kLogged);
+}
+
+TEST(MpiWindows, are_freed_after_a_wait_that_has_lost_an_origin) {
+  expect_after_a_death("a window was freed after the loss of an origin", "lost_origin", kLogged);
 }
 
 TEST(MpiWindows, accumulates_fail_each_time_once_the_rank_whose_turn_it_is_has_died) {
@@ -229,6 +240,20 @@ TEST(MpiWindows, are_left_to_mpi_where_no_context_can_be_made) {
   const Ended ended = run(2, "few_descriptors");
   EXPECT_EQ(ended.code, 0) << ended.output;
   EXPECT_NE(ended.output.find("MPI serves the windows of a communicator: "), std::string::npos) << ended.output;
+}
+
+TEST(MpiWindows, of_the_programs_memory_are_left_to_mpi_where_the_kernel_forbids_copies) {
+  const Ended ended = run(2, "forbidden_copies", kMayHang);
+  if (ended.output.find("no filter") != std::string::npos) {
+    std::printf(
+        "SKIPPED-HERE: MpiWindows.of_the_programs_memory_are_left_to_mpi_where_the_kernel_forbids_copies: no seccomp "
+        "filter can be set\n");
+    GTEST_SKIP() << "no seccomp filter can be set";
+  }
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  EXPECT_NE(ended.output.find("MPI serves the windows of the program's own memory"), std::string::npos) << ended.output;
+  EXPECT_NE(ended.output.find("Sluice serves it"), std::string::npos) << ended.output;
+  EXPECT_EQ(ended.output.find("sluice: error"), std::string::npos) << ended.output;
 }
 
 TEST(MpiWindows, calls_about_other_things_pass_through) { EXPECT_EQ(run(2, "untouched").code, 0); }

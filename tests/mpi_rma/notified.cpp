@@ -3,6 +3,7 @@
 #include <sluice/c/types.h>
 #include <sluice/mpi_rma.h>
 
+#include <atomic>
 #include <climits>
 #include <cstring>
 #include <numeric>
@@ -419,6 +420,102 @@ void run_notified_streams() {
   }
   MPI_Win_unlock_all(window);
   sluice_host_stream_free(&host);
+}
+
+/// Rank 0 enqueues waits on a stream that is full, while a callable in front of them makes accesses to the window.
+void run_notified_threads_full() {
+  constexpr int kCapacity = 4;
+  constexpr int kPuts = 1000;
+  const Notified notified(1);
+  struct Shared {
+    MPI_Win window;
+    std::atomic<int> calls = 0;
+  } shared{notified.window};
+  const auto access = [](void* argument) {
+    auto& its = *static_cast<Shared*>(argument);
+    while (its.calls < kCapacity) std::this_thread::yield();  // this call or the next one finds the stream full
+    const int value = 1;
+    for (int i = 0; i < kPuts; ++i) {
+      MPI_Put(&value, 1, MPI_INT, world_rank(), 0, 1, MPI_INT, its.window);
+      MPI_Win_flush(world_rank(), its.window);
+    }
+    return 0;
+  };
+  sluice_host_stream_options options = SLUICE_HOST_STREAM_OPTIONS;
+  options.capacity = kCapacity;
+  sluice_host_stream* host = nullptr;
+  expect_equal(sluice_host_stream_create(&options, &host), SLUICE_OK, "a host stream");
+  MPI_Win_lock_all(0, notified.window);
+  sluice_host_stream_run(host, access, &shared);
+  for (int i = 0; i < 2 * kCapacity; ++i) {
+    ++shared.calls;
+    is(SLUICE_Win_wait_notify_enqueue(notified.window, 0, 0, sluice_stream_host(host)), MPI_SUCCESS, "a wait");
+  }
+  expect_equal(sluice_host_stream_synchronize(host, 20 * SLUICE_SECOND), SLUICE_OK, "the stream");
+  MPI_Win_unlock_all(notified.window);
+  sluice_host_stream_free(&host);
+}
+
+/// A thread of rank 0 resets a counter while another one waits for it in program order. Two ranks.
+void run_notified_threads_reset() {
+  constexpr int kLong = 1 << 20;
+  enum { kReady, kWaits };  // numbers at rank 0
+  const Notified notified(1);
+  const MPI_Win window = notified.window;
+  const auto number = [&](int which) { return std::atomic_ref(notified.memory[which]); };
+  std::vector<int> message(kLong, world_rank());
+  MPI_Win_lock_all(0, window);
+  if (world_rank() == 1) {
+    const int one = 1;
+    MPI_Put_notify(&one, 1, MPI_INT, 0, kCount - 1, 1, MPI_INT, 0, window);
+    MPI_Win_flush(0, window);
+    for (int ready = 0; ready == 0; MPI_Win_flush(0, window)) {
+      MPI_Get(&ready, 1, MPI_INT, 0, kReady, 1, MPI_INT, window);
+    }
+    MPI_Ssend(message.data(), kLong, MPI_INT, 0, 0, MPI_COMM_WORLD);  // rank 0 receives it in the wait alone
+    MPI_Put(&one, 1, MPI_INT, 0, kWaits, 1, MPI_INT, window);
+    MPI_Win_flush(0, window);
+    MPI_Recv(nullptr, 0, MPI_INT, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Put_notify(&one, 1, MPI_INT, 0, kCount - 1, 1, MPI_INT, 0, window);
+  } else {
+    notified.await(0, 1);
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Irecv(message.data(), kLong, MPI_INT, 1, 0, MPI_COMM_WORLD, &request);
+    std::thread resets([&] {
+      while (number(kWaits).load() == 0) std::this_thread::yield();
+      MPI_Count taken = 0;
+      MPI_Win_reset_notify_value(window, 0, &taken);
+      expect_equal(taken, 1, "what a reset has taken");
+      MPI_Send(nullptr, 0, MPI_INT, 1, 1, MPI_COMM_WORLD);
+    });
+    number(kReady).store(1);
+    is(SLUICE_Win_wait_notify_enqueue(window, 0, 2, sluice_stream_program_order()), MPI_SUCCESS, "a wait");
+    resets.join();
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    expect_equal(notified.value(0), 1, "what was counted after the reset");
+  }
+  MPI_Win_unlock_all(window);
+}
+
+/// Rank 0 looks at a counter until rank 1 has notified it, which sends it a long message first. Two ranks.
+void run_notified_polling() {
+  constexpr int kLong = 1 << 20;
+  for (const auto look : {MPI_Win_get_notify_value, MPI_Win_reset_notify_value}) {
+    Notified notified(1);
+    std::vector<int> message(kLong, world_rank());
+    MPI_Win_lock_all(0, notified.window);
+    if (world_rank() == 0) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      MPI_Irecv(message.data(), kLong, MPI_INT, 1, 0, MPI_COMM_WORLD, &request);
+      for (MPI_Count seen = 0; seen == 0;) look(notified.window, 0, &seen);
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+      expect_equal(message.back(), 1, "the end of a message that came while its receiver polled");
+    } else {
+      MPI_Send(message.data(), kLong, MPI_INT, 0, 0, MPI_COMM_WORLD);
+      MPI_Put_notify(message.data(), 1, MPI_INT, 0, 0, 1, MPI_INT, 0, notified.window);
+    }
+    MPI_Win_unlock_all(notified.window);
+  }
 }
 
 void run_notified_not_freed() {

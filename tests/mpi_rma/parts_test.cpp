@@ -16,16 +16,39 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "rma/epochs.hpp"
 #include "rma/mpi/attached.hpp"
 #include "rma/mpi/behind.hpp"
+#include "rma/mpi/call_mutex.hpp"
 #include "rma/mpi/refused.hpp"
 
 namespace {
 
 using namespace sluice;
+
+TEST(MpiCallMutex, lets_a_thread_that_polls_pass_others_so_often_only) {
+  mpi_rma::CallMutex mutex(true);
+  mutex.lock();
+  std::atomic<bool> taken = false;
+  std::thread other([&] {
+    const std::lock_guard lock(mutex);
+    taken = true;
+  });
+  while (mutex.waiting() == 0) std::this_thread::yield();
+  std::uint32_t passed = 0;
+  for (;; ++passed) {
+    mutex.unlock();
+    mutex.lock();
+    if (taken || passed > 2 * mpi_rma::CallMutex::kMostBefore) break;
+  }
+  EXPECT_TRUE(taken);
+  EXPECT_LE(passed, mpi_rma::CallMutex::kMostBefore);
+  mutex.unlock();
+  other.join();
+}
 
 struct alignas(4096) FourPages {
   std::byte bytes[4][4096];

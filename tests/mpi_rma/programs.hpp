@@ -30,6 +30,7 @@ void run_lost_owner();
 void run_stopped_owner();
 void run_late_write();
 void run_lost_fence();
+void run_lost_origin();
 // epochs.cpp
 void run_fences();
 void run_flushes();
@@ -37,6 +38,7 @@ void run_posts();
 void run_locks();
 void run_short_locks();
 void run_progress();
+void run_polling();
 void run_requests();
 // windows.cpp
 void run_facts();
@@ -45,6 +47,7 @@ void run_errors();
 void run_many();
 void run_subsets();
 void run_few_descriptors();
+void run_forbidden_copies();
 void run_not_freed();
 void run_untouched();
 // failing.cpp and unready.cpp, for programs with the sources of the library
@@ -85,6 +88,9 @@ void run_notified_promises();
 void run_notified_errors();
 void run_notified_dynamic();
 void run_notified_threads();  // with MPI_THREAD_MULTIPLE
+void run_notified_threads_full();
+void run_notified_threads_reset();
 void run_notified_unserved();
 void run_notified_streams();
+void run_notified_polling();
 void run_notified_not_freed();

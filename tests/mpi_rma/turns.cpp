@@ -286,6 +286,27 @@ void run_late_write() {
   std::_Exit(0);
 }
 
+/// Two ranks, of which the second one dies in an epoch of the first one's memory. Ends the process.
+void run_lost_origin() {
+  std::int64_t* memory = nullptr;
+  MPI_Win window = MPI_WIN_NULL;
+  MPI_Win_allocate(sizeof *memory, 1, MPI_INFO_NULL, MPI_COMM_WORLD, static_cast<void*>(&memory), &window);
+  MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN);
+  MPI_Group all = MPI_GROUP_NULL;
+  MPI_Group other = MPI_GROUP_NULL;
+  const int rank = 1 - world_rank();
+  MPI_Comm_group(MPI_COMM_WORLD, &all);
+  MPI_Group_incl(all, 1, &rank, &other);
+  if (world_rank() == 1) {
+    MPI_Win_start(other, 0, window);
+    std::_Exit(3);
+  }
+  MPI_Win_post(other, 0, window);
+  if (MPI_Win_wait(window) == MPI_SUCCESS) end_with("no error");
+  MPI_Win_free(&window);
+  end_with(window == MPI_WIN_NULL ? "a window was freed after the loss of an origin" : "the window was not freed");
+}
+
 /// Two ranks, of which the second one dies before a fence. Ends the process.
 void run_lost_fence() {
   const Shared<std::int64_t> shared(1);
