@@ -178,6 +178,8 @@ void sleep_twice(Parking& parking, std::uint32_t seen, bool (*ready)(void*), voi
   if (!ready(argument)) sleep(parking.changes, seen, deadline);
 }
 
+bool is_silent(const Parking* place) noexcept { return place->silent.load(std::memory_order_seq_cst) != 0; }
+
 /// The place that all have in common; null: there is none.
 Parking* common_of(std::span<Parking* const> places) noexcept {
   Parking* const first = places.front()->common();
@@ -190,13 +192,13 @@ void park_at_any(std::span<Parking* const> places, bool (*ready)(void*), void* a
                  Clock::time_point deadline) noexcept {
   deadline = with_work(deadline);
   Parking* const common = common_of(places);
-  const bool unseen = std::ranges::any_of(
-      places, [](const Parking* place) { return place->silent.load(std::memory_order_seq_cst) != 0; });
-  if (common == nullptr || unseen) deadline = std::min(deadline, Clock::now() + kSilentNap);
   Parking& bed = common == nullptr ? *places.front() : *common;
   bed.sleepers.fetch_add(1, std::memory_order_seq_cst);  // first: see wake_sleepers
   for (Parking* place : places) place->sleepers.fetch_add(1, std::memory_order_seq_cst);
-  sleep_twice(bed, bed.changes.load(std::memory_order_acquire), ready, argument, deadline);
+  const std::uint32_t seen = bed.changes.load(std::memory_order_acquire);
+  const bool silent = std::ranges::any_of(places, is_silent);  // last: see Parking::silence
+  if (common == nullptr || silent) deadline = std::min(deadline, Clock::now() + kSilentNap);
+  sleep_twice(bed, seen, ready, argument, deadline);
   for (Parking* place : places) place->sleepers.fetch_sub(1, std::memory_order_seq_cst);
   bed.sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
@@ -205,7 +207,7 @@ void park(Parking& parking, bool (*ready)(void*), void* argument, Clock::time_po
   deadline = with_work(deadline);
   parking.sleepers.fetch_add(1, std::memory_order_seq_cst);
   const std::uint32_t seen = parking.changes.load(std::memory_order_acquire);
-  if (parking.silent.load(std::memory_order_seq_cst) != 0) deadline = std::min(deadline, Clock::now() + kSilentNap);
+  if (is_silent(&parking)) deadline = std::min(deadline, Clock::now() + kSilentNap);
   sleep_twice(parking, seen, ready, argument, deadline);
   parking.sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }

@@ -34,7 +34,8 @@ struct alignas(64) Parking {
   /// several places at once (`park_at_any`). 0: there is none. Set before a raiser knows this place.
   std::uint32_t after_common = 0;
 
-  /// Announces a raiser that wakes no thread.
+  /// Announces a raiser that wakes no thread. A thread that goes to sleep meanwhile either sees `silent` or, because
+  /// it counts itself and loads `changes` first, is woken.
   void silence() noexcept {
     if (silent.exchange(1, std::memory_order_seq_cst) == 0) wake_sleepers();
   }

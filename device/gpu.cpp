@@ -64,12 +64,20 @@ void wait_slowly(Lane lane, const Wait& wait, Watch& watch, Helper* helper) noex
   base::Lasted lasted;
   const Timeout limit = lane.host != nullptr ? lane.host->timeout() : kForever;
   const auto over = [&] { return is_over(wait, watch); };
-  if (helper != nullptr && help_until(*helper, over, Clock::time_point::max())) return;
+  const auto ends = [&] { return over() || (lane.host != nullptr && lane.host->ending()); };
   base::WaitNote note(lasted.last_look(), lane.host == nullptr ? "program order" : lane.host->name().c_str());
-  for (;;) {
+  if (helper != nullptr) {
+    helper->help();  // a limit of 0 misses nothing that has arrived
+    if (over()) return;
+  }
+  for (bool helps = helper != nullptr;; helps = false) {
     const auto ask = watch.waited(wait, lasted.so_far(), limit, note);
     const auto deadline = base::deadline_after(ask);
-    sleep_until(lane, wait, deadline, watch);
+    if (helps) {
+      static_cast<void>(help_until(*helper, ends, deadline));
+    } else {
+      sleep_until(lane, wait, deadline, watch);
+    }
     // First of all: the word may have been raised long ago, and each hop of a ping-pong ends here.
     if (over()) return;
     // A message may have arrived while the process stood still.

@@ -299,6 +299,7 @@ void ChannelEnd::enqueue_all(device::Lane lane, std::uint64_t first, std::uint64
   if constexpr (base::races::kOn) {
     for (std::uint64_t epoch = first; epoch <= last; ++epoch) tell_of_firing(lane, epoch, whole_epoch());
   }
+  const auto kept = services_to_ring(lane);
   put_->enqueue_all(lane, first, last);
 }
 

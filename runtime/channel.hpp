@@ -322,6 +322,7 @@ class ChannelEnd : public EndInfo,
   }
   [[gnu::noinline]] void enqueue_otherwise(device::Lane lane, std::uint64_t epoch, backends::Range part) {
     if (connected() && put_ != nullptr) {
+      const auto kept = services_to_ring(lane);
       if (rung_ != nullptr) await_armable(lane, epoch);
       tell_of_firing(lane, epoch, part);
       put_->enqueue(lane, epoch, part);
@@ -412,6 +413,13 @@ class ChannelEnd : public EndInfo,
       refuse(epoch);
     }
     return epoch;
+  }
+  /// To hold while a host stream rings: once another thread has completed the put, the program may close the end and
+  /// destroy the context, whose engine the ring still uses.
+  std::shared_ptr<const Services> services_to_ring(device::Lane lane) const noexcept {
+    if (lane.host == nullptr || rung_ == nullptr) return nullptr;
+    const base::races::NoOrder counting;
+    return services_;
   }
   struct NeverBrief {};
   /// Like device::in_order. Work that a GPU's driver refuses fails the channel; `refused` then makes sure that nothing

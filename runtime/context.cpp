@@ -67,12 +67,22 @@ bool passes_in_time(Stream stream, Timeout timeout) {
   return true;
 }
 
+/// The stream's GPU, unless the stream captures: what it is given does not run, and a wait makes the capture invalid.
+int gpu_that_runs(device::Driver& driver, Stream stream, Rank rank) {
+  try {
+    const auto [gpu, capture] = driver.look_at(stream.handle());
+    if (capture == 0) return gpu;
+  } catch (const device::InvalidCapture&) {  // the same mistake
+  }
+  throw Error(Code::misuse, rank, -1, 0, 0, "the stream captures a graph, which has not run: end the capture first");
+}
+
 void synchronize_gpu(Stream stream, Rank rank, Timeout timeout) {
   try {
+    device::Driver& driver = *device::driver(stream.kind());
+    const device::OnDevice current(driver, gpu_that_runs(driver, stream, rank));
     if (timeout != kForever && !passes_in_time(stream, timeout))
       throw Error(Code::timeout, rank, -1, 0, 0, "the GPU's stream has not passed what it was given before");
-    device::Driver& driver = *device::driver(stream.kind());
-    const device::OnDevice current(driver, driver.device_of(stream.handle()));
     driver.synchronize(stream.handle());
   } catch (const device::GpuError& reason) {
     throw Error(Code::transport, rank, -1, 0, 0, reason.what());

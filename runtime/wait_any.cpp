@@ -158,16 +158,15 @@ class WaitAnyCore::Asleep {
 };
 
 /// Waits as one end does (ChannelEnd::await_in_host), but for all. False: not in time.
-bool WaitAnyCore::await_one(Timeout timeout) {
+bool WaitAnyCore::await_one(base::Limit& limit) {
   const auto ready = [this] { return find() || interrupted(); };
   if (ready()) return true;
   device::Helper* const helper = one_left().services().engine.helper();
-  if (timeout == Timeout::zero()) {
+  if (limit.left() == base::Clock::duration::zero()) {
     if (helper != nullptr) helper->look();
     return helper != nullptr && ready();
   }
   const base::trace::Span slice(on_ == nullptr ? "host waits for any" : "wait for any");
-  base::Limit limit(timeout);
   if (helper != nullptr && device::help_until(*helper, ready, limit.next())) return true;
   return sleep_until(limit, helper);
 }
@@ -232,10 +231,14 @@ std::optional<WaitAny::Arrival> WaitAnyCore::wait_for(Timeout timeout, const voi
     if (all_[i] != nullptr && all_[i]->end().closed_here()) leave_out(i);
   }
   check_all();
-  while (left_ > 0 && await_one(timeout)) {
+  if (find()) {  // without the clock
+    if (auto arrival = take(from)) return arrival;
+  }
+  base::Limit limit(timeout);
+  while (left_ > 0 && await_one(limit)) {
     if (!find()) {
       // Another thread has released a range that was there, or the wait has to end.
-      if (timeout == Timeout::zero() || interrupted() || (on_ != nullptr && all_closed())) break;
+      if (limit.over() || interrupted() || (on_ != nullptr && all_closed())) break;
       continue;
     }
     if (auto arrival = take(from)) return arrival;

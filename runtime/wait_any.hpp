@@ -165,7 +165,7 @@ class WaitAnyCore : public std::enable_shared_from_this<WaitAnyCore> {
 
   /// Looks from `next_` on, so that each has its turn. False: none is ready.
   bool find() noexcept;
-  bool await_one(Timeout timeout);
+  bool await_one(base::Limit& limit);
   bool sleep_until(base::Limit& limit, device::Helper* helper);
   /// Takes the arrival of `next_`.
   std::optional<WaitAny::Arrival> take(const void* from);

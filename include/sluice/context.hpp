@@ -132,8 +132,8 @@ class SLUICE_EXPORT Context {
   /// Blocks until everything that was enqueued on `stream` before has run, for at most `timeout`, and then calls
   /// `check`.
   /// @throws what HostStream::synchronize and `check` throw; Error{Code::timeout}: nothing has changed;
-  ///   {Code::transport} if the GPU's driver fails; {Code::unsupported} if this build or machine cannot drive the
-  ///   stream.
+  ///   {Code::misuse} if the stream of a GPU captures a graph, which goes on; {Code::transport} if the GPU's driver
+  ///   fails; {Code::unsupported} if this build or machine cannot drive the stream.
   void synchronize(Stream stream, Timeout timeout = kForever);
   /// Throws the oldest failure of a channel of this rank that neither `check` nor `synchronize` has thrown yet, if
   /// there is one. Does not block. The channels of all contexts and scopes that were made from one another count.

@@ -356,6 +356,30 @@ TEST_P(Graphs, that_become_invalid_leave_the_plan_as_it_was) {
   });
 }
 
+TEST_P(Graphs, that_are_captured_are_not_waited_for) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    const int depth = GetParam().depth;
+    Exchange exchange(context, GetParam(), 1 - context.rank());
+    const auto expect_misuse = [&] {
+      for (const Timeout timeout : {Timeout(20ms), kForever})
+        expect_code(Code::misuse, [&] { context.synchronize(exchange.stream.stream(), timeout); });
+    };
+    GpuGraph graph(exchange.stream, [&] {
+      exchange.steps(depth);
+      expect_misuse();
+    });
+    for (int i = 0; i < 2; ++i) graph.launch(exchange.stream);
+    context.synchronize(exchange.stream.stream());
+    EXPECT_EQ(exchange.taken(), static_cast<std::uint64_t>(2 * depth));
+    const auto behind_an_invalid_one = [&] {
+      EXPECT_THROW(exchange.stream.synchronize(), std::runtime_error);
+      expect_misuse();
+    };
+    EXPECT_THROW(GpuGraph(exchange.stream, behind_an_invalid_one), std::runtime_error);
+    board().meet(context);
+  });
+}
+
 /// The wait is replayed, the release is not.
 TEST_P(Graphs, may_have_a_part_of_a_step_in_them) {
   run_peers(peers_of(GetParam()), [](Context& context) {

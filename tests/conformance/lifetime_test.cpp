@@ -1,12 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 // Nothing grows: many thousand channels opened and closed leave memory and descriptors as they were.
 #include <dirent.h>
+#include <dlfcn.h>
 #include <malloc.h>
+#include <pthread.h>
 
+#include <atomic>
 #include <fstream>
+#include <functional>
+#include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 
+#include "runtime/handles.hpp"
+#include "runtime/sender.hpp"
 #include "tests/conformance/cases.hpp"
+
+namespace {
+/// Work of the calling thread before its next attempt to lock a mutex without waiting (try_lock); null: none.
+thread_local const std::function<void()>* before_try_lock = nullptr;
+}  // namespace
+
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+// NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): the name is glibc's own
+extern "C" int pthread_mutex_trylock(pthread_mutex_t* mutex) noexcept {
+  using TryLock = int (*)(pthread_mutex_t*);
+  static std::atomic<TryLock> of_libc{nullptr};
+  if (of_libc.load() == nullptr) of_libc = reinterpret_cast<TryLock>(dlsym(RTLD_NEXT, "pthread_mutex_trylock"));
+  if (const auto* const work = std::exchange(before_try_lock, nullptr)) (*work)();
+  return of_libc.load()(mutex);
+}
+#endif
 
 namespace {
 
@@ -227,6 +252,48 @@ TEST(Contexts, leave_nothing_behind) {
     };
     rounds(10);
     expect_flat(all, [&] { rounds(kSanitized ? 40 : 200); });
+  });
+}
+
+/// Runs a rank whose only put a host stream fires, by `put`. The thread of the stream stands still in its turn of the
+/// engine, before it has it, until the context has ended.
+void expect_that_a_put_keeps_the_engine(const std::function<void(Sender&, Stream)>& put) {
+  std::atomic<bool> turns{false}, goes_on{false};
+  std::weak_ptr<const runtime::Services> services;
+  HostStream host;
+  const std::function<void()> stand_still = [&] {
+    turns = true;
+    while (!goes_on) std::this_thread::yield();
+  };
+  Options options;
+  options.backends = "ofi:tcp";
+  const auto close_behind_the_put = [&](Context& context) {
+    const Memory memory = context.allocate(256);
+    Receiver receiver = context.receiver(0, 1, memory.slice(0, 128), {.depth = 2});
+    Sender sender = context.sender(0, 1, memory.slice(128, 128), {.depth = 2});
+    sender.wait_connected();
+    receiver.wait_connected();
+    services = detail::ChannelAccess::end(sender)->own_services();
+    host.run([&] { before_try_lock = &stand_still; });
+    put(sender, Stream::host(host));
+    while (!turns) std::this_thread::yield();
+    receiver.wait({});
+    receiver.close();
+    sender.close();
+  };
+  EXPECT_EQ(run_threads(1, close_behind_the_put, options), 0);
+  EXPECT_FALSE(services.expired());
+  goes_on = true;
+  host.synchronize();
+  EXPECT_TRUE(services.expired());
+}
+
+TEST(Contexts, leave_the_engine_to_streams_that_use_it) {
+  if (kSanitized) return skipped_here("a sanitizer has replaced pthread_mutex_trylock");
+  if (const std::string why = why_unusable("ofi:tcp"); !why.empty()) return skipped_here(why);
+  run_peers({.ranks = 1}, [](Context&) {
+    expect_that_a_put_keeps_the_engine([](Sender& sender, Stream stream) { sender.put(stream); });
+    expect_that_a_put_keeps_the_engine([](Sender& sender, Stream stream) { sender.put(stream, 1); });
   });
 }
 

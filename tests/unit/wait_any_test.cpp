@@ -8,12 +8,16 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <memory>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "peers/word_book.hpp"
+#include "runtime/handles.hpp"
+#include "runtime/wait_any.hpp"
 #include "tests/unit/code_of.hpp"
 
 namespace {
@@ -200,6 +204,40 @@ TEST(WaitAny, finds_one_place_to_sleep_for_all_peers) {
       EXPECT_EQ(word.parking->common(), common);
     }
   }
+}
+
+/// Another thread takes each arrival first, until no limit of the test can be left.
+class AlwaysTaken final : public sluice::detail::Awaited {
+ public:
+  explicit AlwaysTaken(sluice::runtime::ChannelEnd& end) : end_(end) {}
+  sluice::runtime::ChannelEnd& end() const noexcept override { return end_; }
+  bool ready() noexcept override { return ++looks_ % 2 == 1 || is_lost(); }
+  void add_places(std::vector<sluice::base::Parking*>& places) const override { places.push_back(&end_.done_parking); }
+  std::optional<sluice::WaitAny::Arrival> take(std::size_t index, const void*) override {
+    if (!is_lost()) return std::nullopt;
+    return sluice::WaitAny::Arrival{index, {}, {}};
+  }
+  void release(sluice::device::Lane, const void*) override {}
+  void lend_to_kernels(sluice::device::Driver&, int) override {}
+
+ private:
+  bool is_lost() const { return std::chrono::steady_clock::now() > lost_; }
+
+  sluice::runtime::ChannelEnd& end_;
+  const std::chrono::steady_clock::time_point lost_ = std::chrono::steady_clock::now() + 5s;
+  int looks_ = 0;
+};
+
+TEST(WaitAny, has_one_limit_however_often_it_goes_on) {
+  const int code = sluice::run_threads(1, [&](sluice::Context& context) {
+    sluice::Memory memory = context.allocate(kBytes);
+    sluice::Receiver in = context.receiver(0, 1, memory.all());
+    const auto core = std::make_shared<sluice::detail::WaitAnyCore>();
+    core->add(std::make_unique<AlwaysTaken>(*sluice::detail::ChannelAccess::end(in)));
+    EXPECT_FALSE(core->wait_for(20ms, nullptr));
+    EXPECT_TRUE(core->wait_some(20ms, nullptr).empty());
+  });
+  EXPECT_EQ(code, 0);
 }
 
 TEST(WaitAny, of_none_returns_nothing_at_once) {

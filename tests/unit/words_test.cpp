@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Words, and sleeping for them: between threads, and between processes through memory that both map.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <array>
@@ -260,6 +262,56 @@ TEST(Words, a_sleeper_for_several_is_woken_by_each) {
   }
   munmap(memory, sizeof(Places));
 }
+
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)  // whose flag says so; which runs handlers late
+/// A thread that goes to sleep for several words. In front of one of its instructions, a raiser announces itself.
+struct Stepped {
+  Places places;
+  int left = 0;      // instructions until then
+  int looks = 0;     // at the words
+  bool all = false;  // all instructions before the first look were run
+};
+Stepped* g_stepped = nullptr;
+
+/// Handler of SIGTRAP, which comes behind each instruction while the flag is set, and at first to set it.
+void step(int, siginfo_t*, void* context) {
+  constexpr greg_t kStepping = 0x100;
+  greg_t& flags = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_EFL];
+  flags |= kStepping;
+  g_stepped->all = g_stepped->looks > 0;
+  if (!g_stepped->all && g_stepped->left-- > 0) return;
+  flags &= ~kStepping;
+  g_stepped->places.sides[1].parking.silence();
+}
+
+TEST(Words, a_sleeper_for_several_hears_of_a_raiser_that_wakes_no_thread_whenever_it_comes) {
+  struct sigaction action {};
+  struct sigaction before {};
+  action.sa_sigaction = step;
+  action.sa_flags = SA_SIGINFO;
+  ASSERT_EQ(sigaction(SIGTRAP, &action, &before), 0);
+  constexpr auto look = [](void* looks) { return ++*static_cast<int*>(looks) >= 3; };  // one that sleeps on has two
+  bool in_time = true;
+  int instructions = 0;
+  for (bool all = false; in_time && !all; ++instructions) {
+    Stepped stepped;
+    g_stepped = &stepped;
+    std::array<Parking*, 3> places{};
+    for (std::size_t i = 0; i < places.size(); ++i) places[i] = &stepped.places.sides[i].parking;
+    stepped.left = instructions;
+    const auto deadline = Clock::now() + kLost;
+    ::raise(SIGTRAP);
+    do {
+      park_at_any(places, look, &stepped.looks, deadline);
+    } while (stepped.looks < 3 && Clock::now() < deadline);
+    in_time = stepped.looks >= 3;
+    all = stepped.all;
+  }
+  sigaction(SIGTRAP, &before, nullptr);
+  EXPECT_TRUE(in_time) << "slept on after " << instructions - 1 << " instructions";
+  EXPECT_GT(instructions, 50) << "not stepped";
+}
+#endif
 
 TEST(Words, a_sleeper_for_several_without_a_common_place_looks_now_and_then) {
   std::array<Pair::Side, 2> apart;
