@@ -203,13 +203,15 @@ std::uint64_t HostStream::Impl::append_inside(Work& work, Whose whose) {
 }
 
 std::optional<std::uint64_t> HostStream::Impl::append_if_free(Work& work, Whose whose) noexcept {
-  auto position = tail_.load(std::memory_order_relaxed);
-  while (is_free(position)) {
-    if (!tail_.compare_exchange_weak(position, position + 1, std::memory_order_relaxed)) continue;
-    fill(position, work, whose);
-    return position;
+  for (;;) {
+    auto position = tail_.load(std::memory_order_relaxed);
+    if (!is_free(position)) {
+      if (position == tail_.load(std::memory_order_relaxed)) return std::nullopt;
+    } else if (tail_.compare_exchange_weak(position, position + 1, std::memory_order_relaxed)) {
+      fill(position, work, whose);
+      return position;
+    }
   }
-  return std::nullopt;
 }
 
 void HostStream::Impl::fill(std::uint64_t position, Work& work, Whose whose) noexcept {

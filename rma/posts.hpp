@@ -36,7 +36,7 @@ class Posts {
   bool accesses(Rank target) const { return started_ && std::ranges::find(accessed_, target) != accessed_.end(); }
 
   void post(auto& call, std::span<const Rank> origins) {
-    if (posted_ || !marks_.empty()) call.misuse("post before the wait of the last one");
+    if (posted_ || !marks_.empty()) call.misuse("post before the wait of the last one, or beside a post");
     std::size_t reached = 0;
     try {
       for (; reached < origins.size(); ++reached) {
@@ -46,10 +46,10 @@ class Posts {
       }
       if (!marks_.empty()) make_marks(call, marks_);
     } catch (...) {
+      const auto marks = std::exchange(marks_, {});
       told_.insert(origins.begin(), origins.begin() + static_cast<std::ptrdiff_t>(reached));
-      for (const Mark& mark : marks_)
+      for (const Mark& mark : marks)
         if (!mark.made) told_.erase(mark.origin);
-      marks_.clear();
       throw;
     }
     told_.clear();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <stdexcept>
 
 #include "device/kernels.hpp"
 #include "runtime/engine.hpp"
@@ -21,8 +22,8 @@ using Bells = std::vector<std::shared_ptr<backends::Doorbell>>;
 std::shared_ptr<backends::Doorbell> bell_for(RungPut& put) {
   try {
     return put.new_bell();
-  } catch (const std::exception& reason) {
-    base::log(base::LogLevel::info, std::string("each put of a plan is rung for apart: ") + reason.what());
+  } catch (const std::runtime_error& reason) {
+    base::log(base::LogLevel::info, std::string("the puts of a plan share no doorbell: ") + reason.what());
     return nullptr;
   }
 }
@@ -134,7 +135,7 @@ void PlanCore::commit(Stream stream, std::optional<Timeout> timeout) {
     for (auto* end : ends_) end->bind_to_gpu(stream);
     gpu_ = state_of(stream).device;
   }
-  // From here on nothing throws: a commit that failed may be tried again.
+  // From here on nothing throws, unless memory is lacking: a commit that failed may be tried again.
   if (device::of_gpu(stream)) {
     // Small puts come first: one kernel does them all, and their signals then wait for no large put.
     std::stable_sort(out_.begin(), out_.end(),

@@ -70,9 +70,21 @@ void Registry::open(ChannelEnd& end) {
   failures_.forget_told();
   try {
     add(end);
-  } catch (const std::exception& reason) {  // what is entered stays: it is closed as that of any failed end
-    end.fail(Code::out_of_resources, std::string("opening: ") + reason.what());
+  } catch (...) {
+    take_out(end);
+    throw;
   }
+}
+
+/// Undoes a part of `add`.
+void Registry::take_out(const ChannelEnd& end) noexcept {
+  const auto erase = [&](auto& lists, const auto& key) {
+    if (const auto found = lists.find(key); found != lists.end()) std::erase(found->second, end.id);
+  };
+  if (open_.erase(end.opening.key) != 0) --report().ends;
+  ends_.erase(end.id);
+  erase(waiting_here_, end.opening.key);
+  erase(unannounced_, end.opening.key.world_peer);
 }
 
 /// Announces the end, at once or when the link to the peer is ready.

@@ -114,6 +114,7 @@ class Registry final : public Peers::Handler {
   void on_failure(Peer& peer, Reader& message);
   Keys land(Peer& peer, ChannelEnd& end);
   void add(ChannelEnd& end);
+  void take_out(const ChannelEnd& end) noexcept;
   void announce(ChannelEnd& end);
   void match_oldest(const ChannelKey& key);
   void connect(ChannelEnd& end, RemoteEnd remote);

@@ -94,8 +94,9 @@ void Registry::leave(const std::string& why, base::Limit& limit) {
     while (!(unmappings_.empty() && std::all_of(ends_.begin(), ends_.end(), closed)) && !limit.over())
       changed_.wait_for(lock, kLook);
     for (auto& [id, end] : ends_) {
-      if (auto owned = try_to_close(*end) ? nullptr : end->weak_from_this().lock())
-        still_used.push_back(std::move(owned));
+      if (!try_to_close(*end)) {
+        if (auto owned = end->weak_from_this().lock()) still_used.push_back(std::move(owned));
+      }
       end->closing.let_go();
     }
     windows.swap(windows_);

@@ -64,7 +64,7 @@ std::optional<int> create(MPI_Comm comm, const Creation& what, void** base, MPI_
   }
 }
 
-/// `call` makes a window at MPI.
+/// `call` makes a window at MPI, perhaps with the handle of one that another thread is still freeing.
 template <class Call>
 int made_by_mpi(const MPI_Win* handle, Call call) {
   const int result = call();

@@ -36,15 +36,17 @@ RmaWindow* search_window(MPI_Win handle) {
 void add_window(MPI_Win handle, std::shared_ptr<RmaWindow> window) {
   Windows& known = windows();
   const std::lock_guard lock(known.mutex);
-  known.all[handle] = std::move(window);
+  known.all[handle].swap(window);  // what stood there ends after the lock, since that closes targets
   g_window_changes.fetch_add(1, std::memory_order_release);
 }
 
 void drop_window(MPI_Win handle, const RmaWindow* window) {
   Windows& known = windows();
+  std::shared_ptr<RmaWindow> dropped;  // ends after the lock
   const std::lock_guard lock(known.mutex);
   const auto found = known.all.find(handle);
   if (found == known.all.end() || (window != nullptr && found->second.get() != window)) return;
+  dropped = std::move(found->second);
   known.all.erase(found);
   g_window_changes.fetch_add(1, std::memory_order_release);
 }

@@ -36,11 +36,12 @@ inline RmaWindow* find_window(MPI_Win handle) {
 }
 /// Like `find_window`, for a window that the thread has found last; else null.
 inline RmaWindow* last_window(MPI_Win handle) { return is_last_window(handle) ? t_last_window.window : nullptr; }
+
 // MPI_Win_free keeps a window until MPI has freed its handle. Meanwhile another thread may get that handle from MPI.
 
-/// Any window that had the handle is being freed.
+/// Replaces a window with the same handle, which MPI has freed already.
 void add_window(MPI_Win handle, std::shared_ptr<RmaWindow> window);
-/// The handle is no longer that of the window, which it may have ceased to be before. `window`: null: any.
+/// Removes what stands under the handle if that is `window`, or any window if `window` is null.
 void drop_window(MPI_Win handle, const RmaWindow* window);
 std::vector<std::shared_ptr<RmaWindow>> take_all_windows();
 

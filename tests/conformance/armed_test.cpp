@@ -355,11 +355,12 @@ TEST_P(FailedWrites, are_never_believed_and_end_their_channel_alone) {
 
 // ---- a completion queue that breaks
 
+/// The probes of its paths end no more.
 class BrokenQueues : public testing::TestWithParam<Case> {};
 
 TEST_P(BrokenQueues, end_every_wait) {
   Peers peers = GetParam().peers();
-  peers.environment = {"SLUICE_TRIGGER_ENTRIES=0", "EMUCXI_OVERRUN_AT=20"};
+  peers.environment = {"SLUICE_TRIGGER_ENTRIES=0", "EMUCXI_OVERRUN_AT=20", "SLUICE_PEER_TIMEOUT=2s"};
   peers.keep_going = true;
   run_peers(peers, [](Context& context) {
     const Case& one = GetParam();

@@ -158,7 +158,7 @@ class Tracer {
     if (of_call && is_wait(other) && stepping_) return held_.push_back(other);
     ::ptrace(PTRACE_SYSCALL, other, nullptr, of_tracing ? 0 : signal);
   }
-  /// The thread stands before or behind a call in which it sleeps, so it holds no lock that the traced one may want.
+  /// The thread stands before or behind a call in which it sleeps, and seldom holds a lock that the traced one wants.
   bool is_wait(pid_t other) {
     constexpr std::array kWaits{SYS_futex,       SYS_ppoll,           SYS_pselect6,
                                 SYS_epoll_pwait, SYS_clock_nanosleep, SYS_nanosleep};

@@ -173,5 +173,6 @@ void run_failed_counters() {
   if (world_rank() == 1) return;
   const mpi_rma::Part& other = window.parts[1];
   const auto signals = window.job->control.read(other.rank, other.place, mpi_rma::Epochs::kMeeting, 1).front();
+  // One of the window's making, and one of the call.
   if (signals != 2) MPI_Abort(MPI_COMM_WORLD, 4);  // the other rank waits for ever
 }
