@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The path that bytes take into each kind of memory: describe() tells it, also where the kernel forbids the best one.
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <cstddef>
 #include <fstream>
 #include <functional>
@@ -17,6 +13,7 @@
 #include <string>
 
 #include "tests/conformance/cases.hpp"
+#include "tests/kernel_copies.hpp"
 
 namespace {
 std::atomic<std::size_t> g_bytes_by_kernel{0};  // from this process into another's memory
@@ -59,19 +56,6 @@ bool kernel_copies(Context& context) {
   }
   board().meet(context);
   return board().word(kCopied) == 1;
-}
-
-/// From now on no thread of this process gets a cross-memory copy, where the machine allows to forbid it.
-void forbid_kernel_copies() {
-  // A filter and not PR_SET_DUMPABLE, which does not hold for root.
-  std::array<sock_filter, 5> program = {{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-                                         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
-                                         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
-                                         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-                                         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)}};
-  const sock_fprog filter{program.size(), program.data()};
-  ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-  ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter);
 }
 
 bool on_network(const Case& one) { return one.ground.name != "threads" && one.ground.name != "shm"; }

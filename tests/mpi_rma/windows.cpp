@@ -1,20 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attributes and other properties of windows, and errors.
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#include <array>
 #include <bit>
-#include <cerrno>
-#include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <iterator>
 
+#include "tests/kernel_copies.hpp"
 #include "tests/mpi_rma/checks.hpp"
 #include "tests/mpi_rma/programs.hpp"
 
@@ -301,15 +294,7 @@ void run_few_descriptors() {
 /// From now on the kernel refuses rank 1 copies from and to other processes. Windows work all the same, each on a
 /// communicator of its own.
 void run_forbidden_copies() {
-  std::array<sock_filter, 5> program = {{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-                                         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
-                                         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
-                                         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-                                         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)}};
-  const sock_fprog filter{program.size(), program.data()};
-  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-  const bool forbidden =
-      world_rank() != 1 || syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter) == 0;
+  const bool forbidden = world_rank() != 1 || sluice::test::forbid_kernel_copies();
   if (!forbidden) std::printf("no filter\n");
   for (int i = 0; i < 4; ++i) {
     MPI_Comm comm = MPI_COMM_NULL;
