@@ -72,7 +72,7 @@ int gpu_that_runs(device::Driver& driver, Stream stream, Rank rank) {
   try {
     const auto [gpu, capture] = driver.look_at(stream.handle());
     if (capture == 0) return gpu;
-  } catch (const device::InvalidCapture&) {  // the same mistake
+  } catch (const device::InvalidCapture&) {  // NOLINT(bugprone-empty-catch): the same mistake
   }
   throw Error(Code::misuse, rank, -1, 0, 0, "the stream captures a graph, which has not run: end the capture first");
 }

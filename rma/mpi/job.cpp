@@ -87,7 +87,7 @@ std::uint64_t new_id(MPI_Comm mine) {
   try {
     std::random_device random;
     id = (std::uint64_t{random()} << 32 | random()) | 1;
-  } catch (const std::exception&) {  // the other ranks wait for the broadcast
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the other ranks wait for the broadcast
   }
   PMPI_Bcast(&id, 1, MPI_UINT64_T, 0, mine);
   return id;
