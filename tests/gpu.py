@@ -404,8 +404,8 @@ def kokkos(run):
 
 # Programs of tests/mpis and of tests/mpix on a GPU's streams, by the number of ranks; the first two are a little of them.
 STREAM_MPI = {
-    2: ("ring", "halo", "queues", "together", "device", "ping_pong", "crossed", "doubles", "ready", "sends_first", "many_requests", "nobody",
-        "empty", "statuses", "imatch", "states", "sizes", "gaps", "allreduce"),
+    2: ("ring", "halo", "queues", "together", "device", "ping_pong", "crossed", "doubles", "ready", "sends_first", "many_requests", "beside_mpi",
+        "nobody", "empty", "statuses", "imatch", "states", "sizes", "gaps", "allreduce"),
     1: ("ring", "halo", "queues", "together", "device"),
     3: ("ring", "halo", "queues", "together", "device"),
 }
