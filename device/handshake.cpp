@@ -122,8 +122,8 @@ struct Handshake::Impl final : StreamUser {
   std::atomic<std::uint64_t> last_own_answer{0};
   std::atomic<bool> over{false};
   std::atomic<bool> unknown{false};
-  bool lost = false;
-  base::Clock::time_point next_query{};
+  std::atomic<bool> lost{false};
+  std::atomic<base::Clock::time_point> next_query{};
 };
 
 Handshake::Handshake(Stream stream) : impl_(std::make_unique<Impl>(stream)) { add_user(*impl_); }
@@ -166,7 +166,7 @@ bool Handshake::ended() noexcept {
   constexpr auto kEvery = std::chrono::milliseconds(1);
   if (impl_->over || impl_->lost) return true;
   const auto now = base::Clock::now();
-  if (now < impl_->next_query) return false;
+  if (now < impl_->next_query.load()) return false;
   impl_->next_query = now + kEvery;
   return impl_->lost = impl_->driver.lost(impl_->gpu);
 }

@@ -44,7 +44,7 @@ class SLUICE_EXPORT Handshake {
 
   /// True once the stream has signalled. Any thread.
   bool signalled(std::uint64_t number) const noexcept;
-  /// True if later signals may never come: after `end`, or because the GPU's context has failed. One thread at a time.
+  /// True if later signals may never come: after `end`, or because the GPU's context has failed. Any thread.
   bool ended() noexcept;
   /// True after `end`: the stream waits for no answer any more, so a signal says nothing of what precedes it.
   bool given_up() const noexcept;

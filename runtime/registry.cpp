@@ -70,16 +70,23 @@ void Registry::open(ChannelEnd& end) {
   failures_.forget_told();
   try {
     add(end);
-  } catch (...) {
+  } catch (const std::exception& reason) {
+    const auto* const known = dynamic_cast<const Error*>(&reason);
+    const Code code = known == nullptr ? Code::out_of_resources : known->code();
+    const std::string why = std::string("opening: ") + reason.what();
+    if (end.announced) return end.fail(code, why);
     take_out(end);
-    throw;
+    throw error_of(end.opening, code, why);
   }
 }
 
-/// Undoes a part of `add`.
+/// Undoes what `add` has done of an end that is not announced.
 void Registry::take_out(const ChannelEnd& end) noexcept {
   const auto erase = [&](auto& lists, const auto& key) {
-    if (const auto found = lists.find(key); found != lists.end()) std::erase(found->second, end.id);
+    const auto found = lists.find(key);
+    if (found == lists.end()) return;
+    std::erase(found->second, end.id);
+    if (found->second.empty()) lists.erase(found);
   };
   if (open_.erase(end.opening.key) != 0) --report().ends;
   ends_.erase(end.id);
@@ -150,8 +157,8 @@ void Registry::announce(ChannelEnd& end) {
     descriptors.insert(descriptors.end(), keys.lengths->sent.begin(), keys.lengths->sent.end());
   }
   if (const auto failure = end.failure()) put_failure(writer, end, failure->error().code(), failure->error().what());
-  peers_.send(peer, {writer.take(), std::move(descriptors)});
   end.announced = true;
+  peers_.send(peer, {writer.take(), std::move(descriptors)});
   if (end.closing.ours) announce_closing(end);
   match_oldest(opening.key);
 }

@@ -50,7 +50,8 @@ class Registry final : public Peers::Handler {
   /// Closes the piece for all targets of peers, as `close` does, and forgets it.
   bool detach(WindowCore& window, Piece& piece, base::Limit& limit);
   /// Opens a counter of a window, which has no peer.
-  void open_alone(WindowCore& window, const std::shared_ptr<CounterEnd>& counter);
+  /// Returns the end of this counter that the window has used first.
+  CounterEnd& open_alone(WindowCore& window, const std::shared_ptr<CounterEnd>& counter);
   /// With the mutex. @throws Error{Code::misuse} if this rank has ended
   void add_alone(ChannelEnd& end);
   void leave(WindowCore& window, const std::string& why);

@@ -165,12 +165,15 @@ void Registry::leave(WindowCore& window, const std::string& why) {
   window.notice_end->leave_destroyed(why);
 }
 
-void Registry::open_alone(WindowCore& window, const std::shared_ptr<CounterEnd>& counter) {
+CounterEnd& Registry::open_alone(WindowCore& window, const std::shared_ptr<CounterEnd>& counter) {
   const std::lock_guard lock(mutex_);
+  const auto found = window.counters.find(counter->opening.key.tag);
+  if (found != window.counters.end()) return *found->second;
   add_alone(*counter);
   window.counters[counter->opening.key.tag] = counter;
   counter->begin_alone();
   if (window.count_lost) counter->lose(window.count_lost->code, window.count_lost->what, window.count_lost->cause);
+  return *counter;
 }
 
 void Registry::add_alone(ChannelEnd& end) {

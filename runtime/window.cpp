@@ -126,7 +126,8 @@ device::GpuId gpu_of(const Slice& memory) {
 
 WindowCore::WindowCore(std::shared_ptr<const Services> services, WindowOpening what)
     : opening(std::move(what)), id(new_secret()), scope_of_handle(scope_of(id)), services_(std::move(services)),
-      gpu_(gpu_of(opening.memory)), counter_words_(opening.counters + (opening.atomics == AtomicsOf::targets ? 1 : 0)) {
+      gpu_(gpu_of(opening.memory)), counter_words_(opening.counters + (opening.atomics == AtomicsOf::targets ? 1 : 0)),
+      used_counters_(std::make_unique<std::atomic<CounterEnd*>[]>(opening.counters)) {
   if (!all_map(opening.memory)) need_agent();
   notice_end = base::make_here<NoticeEnd>(services_, opening_alone(0, Role::notices));
 }
@@ -266,12 +267,14 @@ CounterEnd& WindowCore::counter(std::uint32_t number) {
     throw error(Code::bad_argument,
                 "there is no counter " + std::to_string(number) + " among " + std::to_string(opening.counters));
   }
-  if (const auto found = counters.find(number); found != counters.end()) return *found->second;
+  std::atomic<CounterEnd*>& used = used_counters_[number];
+  if (CounterEnd* const end = used.load(std::memory_order_acquire)) return *end;
   if (closing) throw error(Code::misuse, "the window is closed here");
   auto end =
       base::make_here<CounterEnd>(services_, opening_alone(number, Role::counter), counter_words_.signal(number));
-  services_->registry.open_alone(*this, end);
-  return *end;
+  CounterEnd& first = services_->registry.open_alone(*this, end);
+  used.store(&first, std::memory_order_release);
+  return first;
 }
 
 NoticeEnd& WindowCore::notices() {

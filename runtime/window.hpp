@@ -5,6 +5,7 @@
 #include <sluice/window.hpp>
 
 #include <array>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <span>
@@ -159,8 +160,9 @@ class WindowCore {
   const std::shared_ptr<const Services> services_;
   const device::GpuId gpu_;  // if it is memory of a GPU
   const CounterWords counter_words_;
-  std::unique_ptr<Agent> agent_;  // null: every rank maps the memory
-  std::uint64_t attached_ = 0;    // how many pieces, those among them that were detached
+  const std::unique_ptr<std::atomic<CounterEnd*>[]> used_counters_;  // those of `counters`, for any thread
+  std::unique_ptr<Agent> agent_;                                     // null: every rank maps the memory
+  std::uint64_t attached_ = 0;  // how many pieces, those among them that were detached
   bool closed_ = false;
 };
 

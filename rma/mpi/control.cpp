@@ -100,7 +100,6 @@ void Control::offer_private() {
 }
 
 std::string Control::private_obstacle(Rank rank) {
-  offer_private();
   {
     const std::lock_guard lock(mutex_);
     if (const auto known = obstacles_.find(rank); known != obstacles_.end()) return known->second;

@@ -47,8 +47,10 @@ class Control {
   /// The mailbox of this rank, the first words that it takes; and of another one, null if it is not mapped here.
   void open_mailbox();
   Mailbox* mailbox(Rank rank);
-  /// Finds out, once, whether the kernel lets this rank reach memory of a rank's that is not mapped. Why it does not;
-  /// empty: it does. Waits for the call of that rank.
+  /// Lets other ranks find out whether the kernel lets them reach memory of this one that is not mapped.
+  void offer_private();
+  /// Finds out, once, whether it lets this rank reach that of a rank which has offered it. Why it does not; empty: it
+  /// does.
   std::string private_obstacle(Rank rank);
   /// Words of a rank, up to kMostRead.
   std::vector<std::uint64_t> read(Rank rank, Place place, std::size_t word, std::size_t count);
@@ -100,7 +102,6 @@ class Control {
     bool mapped = false;  // or there is nothing to map
   };
   void add_chunk(std::size_t words);
-  void offer_private();
   void close_mailbox() noexcept;
   Line& line(Rank rank, Place place) {
     auto& place_of_last = lately_[place_of(rank)];

@@ -186,12 +186,19 @@ bool Ranks::reach_private() {
   if (reach_private_) return *reach_private_;
   std::string why;
   try {
-    for (const Member& member : members_)
-      if (why.empty()) why = job->control.private_obstacle(member.rank);
+    job->control.offer_private();
   } catch (const std::exception& reason) {
     why = reason.what();
   }
-  reach_private_ = all_agree(why.empty(), comm);
+  // Here MPI makes progress, and a rank that is late is waited for.
+  const bool offered = all_agree(why.empty(), comm);
+  try {
+    for (const Member& member : members_)
+      if (offered && why.empty()) why = job->control.private_obstacle(member.rank);
+  } catch (const std::exception& reason) {
+    why = reason.what();
+  }
+  reach_private_ = offered && all_agree(why.empty(), comm);
   if (!why.empty()) log(Level::warn, "MPI serves the windows of the program's own memory on a communicator: " + why);
   return *reach_private_;
 }
