@@ -68,15 +68,18 @@ void Registry::open(ChannelEnd& end) {
   }
   begin_anew();
   failures_.forget_told();
-  try {
-    add(end);
-  } catch (const std::exception& reason) {
-    const auto* const known = dynamic_cast<const Error*>(&reason);
-    const Code code = known == nullptr ? Code::out_of_resources : known->code();
-    const std::string why = std::string("opening: ") + reason.what();
+  const auto give_up = [&](Code code, const char* reason) {
+    const std::string why = std::string("opening: ") + reason;
     if (end.announced) return end.fail(code, why);
     take_out(end);
     throw error_of(end.opening, code, why);
+  };
+  try {
+    add(end);
+  } catch (const Error& reason) {
+    give_up(reason.code(), reason.what());
+  } catch (const std::exception& reason) {
+    give_up(Code::out_of_resources, reason.what());
   }
 }
 
