@@ -57,7 +57,7 @@ void drop_barriers(std::size_t count) {
 
 constexpr MPI_Aint kShift = 2 * sizeof(double);
 
-/// Of a datatype whose data begin behind its address, or before it.
+/// An operation for a datatype whose data begin behind its address, or before it.
 void add_shifted(const void* in, void* in_out, int count, MPI_Aint shift) {
   const auto* const from = reinterpret_cast<const double*>(static_cast<const char*>(in) + shift);
   auto* const to = reinterpret_cast<double*>(static_cast<char*>(in_out) + shift);
