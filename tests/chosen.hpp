@@ -32,12 +32,13 @@ inline std::set<std::string> cases_of_table(const std::string& path) {
   return cases;
 }
 
-/// One of `parts` of the tests, by SLUICE_USER_TEST_DRAW: each number draws others.
+/// One of `parts` of the tests, by SLUICE_USER_TEST_DRAW: each text draws others, and "all" draws all.
 class Drawn {
  public:
   explicit Drawn(std::uint64_t parts) : parts_(parts) {
     constexpr const char* kVariable = "SLUICE_USER_TEST_DRAW";
     if (const char* const given = std::getenv(kVariable)) draw_ = given;
+    if (draw_ == "all") parts_ = 1;
     if (parts_ > 1) std::cout << kVariable << '=' << draw_ << ": one of " << parts_ << " cases\n" << std::flush;
   }
   bool operator()(const std::string& test) const {

@@ -367,9 +367,10 @@ TEST_P(CollectiveGroups, say_why_they_go_as_they_do) {
   });
 }
 
-/// In place, blocks that are long enough to be held back are copied nevertheless.
+/// In place, blocks that are long enough to be held back are copied nevertheless. On a network both are predicted to
+/// take the same: messages follow each other so slowly that only one block is copied after the last has arrived.
 TEST_P(CollectiveGroups, in_place_are_predicted_as_what_they_do) {
-  if (GetParam().host) return;
+  if (GetParam().host || GetParam().ground.network) return;
   constexpr std::size_t kAll = 60'000;  // of 3 ranks: two blocks to copy in place, and one otherwise
   run_peers(peers(3), [](Context& context) {
     const Memory memory = context.allocate(2 * kAll);
