@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls that fail at one rank alone: the other ranks, and later calls, go on.
+// Calls that fail at one rank alone: the other ranks, and later calls, go on. And what else only the sources show.
 #include <sluice/mpi_rma.h>
 #include <sluice/error.hpp>
 #include <sluice/run.hpp>
@@ -156,6 +156,12 @@ void run_failed_fence() {
   test::fail_accesses(false);
   expect_equal(class_of(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, shared.window)), MPI_SUCCESS, "a lock after that fence");
   MPI_Win_unlock(0, shared.window);
+}
+
+/// A window of a program whose threads call MPI.
+void run_threads_take_turns() {
+  const Shared<char> shared(1);
+  expect(mpi_rma::find_window(shared.window)->mutex.needed(), "calls of several threads run at once");
 }
 
 /// Two ranks, the first of which cannot read the other one's number of counters.

@@ -67,6 +67,7 @@ TEST(MpiDynamicWindows, may_attach_and_detach_while_others_access) { expect_serv
 TEST(MpiDynamicWindows, are_reached_by_types_with_addresses) { expect_served(2, "dynamic_types"); }
 TEST(MpiDynamicWindows, of_a_rank_alone) { expect_served(1, "dynamic dynamic_errors dynamic_types"); }
 TEST(MpiDynamicWindows, notify) { expect_served(2, "notified_dynamic"); }
+TEST(MpiThreads, take_turns_at_a_window) { expect_served(1, "threads_take_turns"); }
 TEST(MpiThreads, share_a_window) { expect_served(2, "threads_one_window"); }
 TEST(MpiThreads, have_windows_of_their_own) { expect_served(2, "threads_many_windows"); }
 TEST(MpiThreads, lock_different_ranks) { expect_served(3, "threads_locks"); }

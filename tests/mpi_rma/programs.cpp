@@ -58,6 +58,7 @@ int run_programs(int argc, char** argv, int first) {
 #ifdef WITH_UNREADY
       {"failed_fence", run_failed_fence},
       {"failed_counters", run_failed_counters},
+      {"threads_take_turns", run_threads_take_turns},
       {"failed_meeting", run_failed_meeting},
       {"late_access", run_late_access},
       {"late_close", run_late_close},

@@ -53,6 +53,7 @@ void run_untouched();
 // failing.cpp and unready.cpp, for programs with the sources of the library
 void run_failed_fence();
 void run_failed_counters();
+void run_threads_take_turns();
 void run_failed_meeting();
 void run_late_access();
 void run_late_close();
