@@ -42,7 +42,9 @@ HostStream::Impl& usable(HostStream::Impl* impl) {
 thread_local HostStream::Impl* HostStream::Impl::current = nullptr;
 
 HostStream::Impl::Impl(Options options)
-    : timeout_(options.timeout), stops_(options.stop_after_failure), name_(named(options.name)) {
+    : timeout_(options.timeout), stops_(options.stop_after_failure), name_(named(options.name)),
+      without_text_(std::make_shared<device::Failure>(
+          Error(Code::aborted, -1, -1, 0, 0, name_ + ": a callable has thrown when no memory was left"))) {
   const std::size_t capacity = checked_capacity(options.capacity, sizeof(Cell));
   mask_ = capacity - 1;
   // Fresh pages are zero, which is a valid empty ring, and are mapped at first touch, so that a large queue costs

@@ -65,8 +65,9 @@ struct HostStream::Impl {
   /// What ended the work of the stream.
   struct Stop {
     device::SharedFailure failure;
-    std::string why;            ///< for the channels behind
     std::exception_ptr thrown;  ///< by a callable; null: a wait has failed
+    /// For the channels behind.
+    std::string why() const { return "its host stream had stopped: " + std::string(failure->error().what()); }
   };
 
   /// See HostStream.
@@ -236,6 +237,7 @@ struct HostStream::Impl {
   Timeout timeout_;
   bool stops_;  // after a failed wait
   const std::string name_;
+  const device::SharedFailure without_text_;       // of a callable that has thrown when no memory was left
   base::trace::Track track_ = base::trace::kNone;  // in the timeline
   pthread_t thread_{};
   std::atomic<bool> ending_{false};

@@ -36,19 +36,25 @@ SharedFailure failure_of(Code code, const std::string& what) {
 /// When `synchronize` throws the exception, the failures of all channels behind count as told.
 void HostStream::Impl::stop(std::exception_ptr thrown) noexcept {
   if (stop_.failure != nullptr) return;  // the library's own work, on a stopped stream
-  const std::string why = name_ + ": " + text_of(thrown);
-  stop_ = {failure_of(Code::aborted, why), why, std::move(thrown)};
+  try {
+    stop_.failure = failure_of(Code::aborted, name_ + ": " + text_of(thrown));
+  } catch (const std::bad_alloc&) {
+    stop_.failure = without_text_;
+  }
+  stop_.thrown = std::move(thrown);
 }
 
 /// The end of the stream cuts waits off: what stands behind one is for bytes that never came.
 void HostStream::Impl::met(const SharedFailure& failure, bool waits) noexcept {
   if (waits) {
     failed_.store(true, std::memory_order_release);
-    if ((stops_ || ending() || failure->cuts_off()) && stop_.failure == nullptr)
-      stop_ = {failure, "its host stream had stopped: " + std::string(failure->error().what()), nullptr};
+    if ((stops_ || ending() || failure->cuts_off()) && stop_.failure == nullptr) stop_ = {failure, nullptr};
   }
   const std::lock_guard lock(mutex_);
-  if (std::ranges::find(met_, failure) == met_.end()) met_.push_back(failure);
+  try {
+    if (std::ranges::find(met_, failure) == met_.end()) met_.push_back(failure);
+  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): `check` throws it, or the rank's end reports it
+  }
   any_met_.store(true, std::memory_order_release);
 }
 
@@ -62,7 +68,7 @@ void HostStream::Impl::go_on(Stop& stopped_by) noexcept {
 void HostStream::Impl::tell_of_stop() noexcept {
   if (stop_.thrown == nullptr || stop_.failure->cause()->told) return;
   stop_.failure->tell();
-  base::report_untold("no call has thrown this: " + stop_.why);
+  base::report_untold("no call has thrown this: " + std::string(stop_.failure->error().what()));
 }
 
 // ---- Synchronizing.
@@ -230,7 +236,7 @@ void HostStream::Impl::await_other(base::Parking& parking, Reached reached) {
 
 void HostStream::Impl::stop_as(const Stop& other) noexcept {
   failed_.store(true, std::memory_order_release);
-  stop_ = {other.failure, other.why, nullptr};
+  stop_ = {other.failure, nullptr};
 }
 
 }  // namespace sluice

@@ -266,7 +266,7 @@ void ChannelEnd::share(std::shared_ptr<SharedFate> fate) noexcept {
 
 void ChannelEnd::fail_for(const HostStream::Impl& stream) noexcept {
   const HostStream::Impl::Stop& stop = *stream.stopped_by();
-  record(Code::aborted, stop.why, true, stop.failure->cause());
+  record(Code::aborted, stop.why(), true, stop.failure->cause());
 }
 
 bool ChannelEnd::holds_up(const ChannelEnd& other) const noexcept {

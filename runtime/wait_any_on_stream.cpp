@@ -112,7 +112,7 @@ void WaitAnyCore::take_in_order(AnyTicket& ticket, Takes takes, Timeout limit, c
 
 void WaitAnyCore::take_on(device::Lane lane, AnyTicket& ticket, Takes takes, const void* from) {
   const OnStream here(*this, lane);
-  if (const auto* const stop = lane.host->stopped_by()) throw error(Code::aborted, stop->why);
+  if (const auto* const stop = lane.host->stopped_by()) throw error(Code::aborted, stop->why());
   try {
     take_in_order(ticket, takes, std::min(lane.host->timeout(), timeout()), from);
   } catch (const Error&) {

@@ -21,24 +21,38 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <new>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/words.hpp"
 #include "device/host_stream.hpp"
+#include "tests/unit/at_allocation.hpp"
 #include "tests/unit/program.hpp"
 
 namespace {
 std::atomic<std::uint64_t> allocations{0};
+
+void count_allocation() {
+  ++allocations;
+  const auto* const work = std::exchange(sluice::tests::at_allocation, nullptr);
+  if (work == nullptr) return;
+  const struct Again {
+    const std::function<void()>* work;
+    ~Again() { sluice::tests::at_allocation = work; }
+  } again{work};
+  (*work)();
 }
+}  // namespace
 
 // Not inline: the compiler would see free() meet what it takes for another operator new.
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
-  ++allocations;
+  count_allocation();
   void* memory = std::malloc(bytes);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
@@ -310,6 +324,63 @@ TEST(HostStream, that_stops_throws_what_a_callable_threw_before) {
   stream.run([&] { ran = true; });
   EXPECT_NO_THROW(stream.synchronize());
   EXPECT_TRUE(ran);
+}
+
+TEST(HostStream, throws_what_a_callable_threw_when_no_memory_was_left) {
+  HostStream stream;
+  for (int round = 0; round < 2; ++round) {
+    stream.run([] {
+      tests::at_allocation = &tests::no_memory;
+      throw std::bad_alloc();
+    });
+    EXPECT_THROW(stream.synchronize(), std::bad_alloc);
+    stream.run([] { tests::at_allocation = nullptr; });
+    EXPECT_NO_THROW(stream.synchronize());
+  }
+}
+
+TEST(HostStream, stops_after_a_failed_wait_when_no_memory_is_left) {
+  HostStream stream({.stop_after_failure = true});
+  const device::SharedFailure failure = lost("lost");
+  bool ran = false;
+  stream.run([&] {
+    const tests::AtAllocation none(tests::no_memory);
+    inner(stream).met(failure, true);
+  });
+  stream.run([&] { ran = true; });
+  EXPECT_EQ(code_of([&] { stream.synchronize(); }), Code::peer_lost);
+  EXPECT_FALSE(ran);
+  stream.run([&] { ran = true; });
+  EXPECT_NO_THROW(stream.synchronize());
+  EXPECT_TRUE(ran);
+}
+
+TEST(HostStream, does_not_block_longer_than_it_may_where_its_last_place_is_taken_meanwhile) {
+  bool taken = true;
+  for (int before = 0; taken; ++before) {  // taken between any two steps of the call
+    HostStream stream(HostStream::Options{.capacity = 4});
+    Gate gate;
+    std::atomic<int> ran{0};
+    stream.run([&] { gate.pass(); });
+    for (int i = 0; i < 2; ++i) stream.run([&] { ++ran; });
+    int left = before;
+    std::atomic<int> returned{0};
+    std::thread host([&] {
+      const tests::AtAllocation take_it([&] {
+        if (left-- == 0) stream.run([&] { ++ran; });
+      });
+      EXPECT_EQ(code_of([&] { stream.synchronize(std::chrono::milliseconds(1)); }), Code::timeout);
+      returned = 1;
+    });
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);  // far too long
+    while (returned == 0 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    EXPECT_EQ(returned, 1);
+    gate.open();
+    host.join();
+    taken = left < 0 && returned == 1;
+    stream.synchronize();
+    EXPECT_EQ(ran, left < 0 ? 3 : 2);
+  }
 }
 
 TEST(HostStream, refuses_to_synchronize_from_inside) {
