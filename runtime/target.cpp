@@ -448,17 +448,17 @@ void TargetCore::enqueue_move(Stream stream, Kind kind, const Slice& local, std:
   keep(local);
   const std::uint64_t epoch = begin();
   const device::Extent bytes = extent_of(local);
-  const auto work = [this, epoch, kind, notify, offset, data = bytes.data, size = bytes.bytes,
-                     gpus = bytes.driver](device::Lane lane) {
+  // No more than a HostStream has room for: see Work.
+  const auto work = [this, epoch, kind, tagged = notify.tagged, number = notify.number, offset, data = bytes.data,
+                     size = bytes.bytes, gpus = bytes.driver](device::Lane lane) {
     backends::Request request{kind, offset, {data, size}};
     request.gpus = gpus;
-    if (!notify.tagged) request.counter = notify.number;
+    if (!tagged) request.counter = number;
     fire(lane, epoch, request);
-    if (notify.tagged) give_notice(lane, epoch, request, notify.number);
+    if (tagged) give_notice(lane, epoch, request, number);
     ran(lane);
   };
-  will_run(stream);
-  issue(stream, work, [this, stream, epoch, tagged = notify.tagged] { move_refused(stream, epoch, tagged); });
+  give(stream, 1, work, [this, stream, epoch, tagged = notify.tagged] { move_refused(stream, epoch, tagged); });
   if (stream.kind() != Stream::Kind::host) check();
 }
 
@@ -509,8 +509,7 @@ void TargetCore::enqueue_change(Stream stream, Kind kind, std::uint64_t offset, 
     fire(lane, epoch, {kind, offset, {old, sizeof operand}, operand, compare});
     ran(lane);
   };
-  will_run(stream);
-  issue(stream, work, [this, stream, epoch] { firing_refused(stream, epoch); });
+  give(stream, 1, work, [this, stream, epoch] { firing_refused(stream, epoch); });
 }
 
 std::uint64_t TargetCore::change(Kind kind, std::uint64_t offset, std::uint64_t operand, std::uint64_t compare,
@@ -685,17 +684,15 @@ void TargetCore::accumulate(Stream stream, Op op, Number number, const Slice& lo
     fire(lane, epoch, request);
     ran(lane);
   };
-  will_run(stream);
-  issue(stream, work, [this, stream, epoch] { firing_refused(stream, epoch); });
+  give(stream, 1, work, [this, stream, epoch] { firing_refused(stream, epoch); });
   if (stream.kind() != Stream::Kind::host) check();
 }
 
 void TargetCore::flush(Stream stream, bool local) {
   check();
   const std::uint64_t last = epoch();
-  will_run(stream);
-  issue(
-      stream,
+  give(
+      stream, 0,
       [self = owner_of_work(), last, local](device::Lane lane) {
         auto& target = static_cast<TargetCore&>(*self);
         base::order_stores();

@@ -197,9 +197,18 @@ class TargetCore final : public ChannelEnd {
   void move_refused(Stream stream, std::uint64_t epoch, bool tagged) noexcept;
   void check_stream(Stream stream, bool atomic, std::uint32_t counter) const;
   void keep(const Slice& local);
-  /// Counts work that a HostStream will run; `ran` is its last act.
-  void will_run(Stream stream) noexcept {
-    if (stream.kind() == Stream::Kind::host) ++enqueued_;
+  /// Like `issue`, of work whose last act is `ran`. If it throws, the last `epochs` epochs were never begun.
+  template <class F, class Refused>
+  void give(Stream stream, std::uint64_t epochs, F work, Refused refused) {
+    if (stream.kind() != Stream::Kind::host) return issue(stream, std::move(work), std::move(refused));
+    ++enqueued_;
+    try {
+      issue_later(stream, std::move(work), std::move(refused), NeverBrief{});
+    } catch (...) {
+      --enqueued_;
+      epochs_.withdraw(epoch(), epochs);
+      throw;
+    }
   }
   void ran(device::Lane lane) noexcept;
   bool collect(base::Limit& limit);
@@ -222,7 +231,7 @@ class TargetCore final : public ChannelEnd {
   std::unique_ptr<NoticeSender> notices_;     // null: no notice with a tag was given yet
   std::unique_ptr<AgentClient> client_;       // null: no atomic was sent to the agent yet
   std::atomic<AgentClient*> agent_{nullptr};  // the same, for any thread
-  std::atomic<std::uint64_t> enqueued_{0};    // on HostStreams, and has not run
+  std::atomic<std::uint64_t> enqueued_{0};    // work on HostStreams that has not run
   // Memory of ours that accesses under way may use, and the last such access. Many accesses in a row use the same.
   std::vector<std::pair<std::shared_ptr<const void>, std::uint64_t>> kept_;
   ReachedPieces pieces_;                    // as they were when they were opened
