@@ -178,6 +178,37 @@ TEST_P(KilledAfterLettingGo, releases_senders) {
   }));
 }
 
+/// Memory that is attached, which a stream of rank 1 has yet to use.
+class KilledWithAttached : public WithKills {};
+
+TEST_P(KilledWithAttached, memory_is_detached) {
+  constexpr std::size_t kAt = 1024, kAttached = 20, kUsed = 21;  // the last two: on the board
+  Peers peers = GetParam().peers();
+  peers.keep_going = peers.untold = true;
+  expect_only_rank_1_killed(end_of_peers(peers, [](Context& context) {
+    const Buffer memory(context, GetParam(), 2 * kWord);
+    const Slice own = memory.all().slice(0, kWord);
+    if (context.rank() == 1) {
+      board().await(kAttached, 1);
+      HostStream host;
+      Target target = context.target(0, kWindow);
+      target.wait_connected();
+      host.run([] { board().await(kReady, 2); });  // never
+      target.put(Stream::host(host), own, kAt);
+      board().set(kUsed, 1);
+      die_when_ready();
+    }
+    Window window = context.window(kWindow, own);
+    window.attach(kAt, memory.all().slice(kWord, kWord));
+    board().set(kAttached, 1);
+    board().await(kUsed, 1);
+    expect_code(Code::timeout, [&] { window.detach(kAt, 10ms); });
+    board().set(kReady, 1);
+    window.detach(kAt, 50s);
+    window.close();
+  }));
+}
+
 /// The stream is the test's own.
 std::vector<Case> with_any_memory() {
   std::vector<Case> cases = between_processes(of_windows());
@@ -186,6 +217,7 @@ std::vector<Case> with_any_memory() {
 }
 
 INSTANTIATE_IN_ITS_RANKS(Quick, KilledAfterLettingGo, testing::ValuesIn(with_any_memory()), CaseName());
+INSTANTIATE_IN_ITS_RANKS(Quick, KilledWithAttached, testing::ValuesIn(with_any_memory()), CaseName());
 INSTANTIATE_IN_ITS_RANKS(Quick, KilledAtRandom, testing::ValuesIn(between_processes(of_windows())), CaseName());
 
 }  // namespace
