@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <new>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -52,7 +53,9 @@ struct OwnWindow {
 
 template <class Body>
 void run_alone(Body body) {
-  EXPECT_EQ(sluice::run_threads(1, body), 0);
+  sluice::Options options;
+  options.connect_timeout = 5s;  // of closing, where a test fails
+  EXPECT_EQ(sluice::run_threads(1, body, options), 0);
 }
 
 TEST(NoMemory, is_needed_for_no_access_on_a_host_stream) {
@@ -86,26 +89,34 @@ TEST(NoMemory, for_an_access_leaves_the_target_as_it_was) {
 TEST(NoMemory, for_an_end_that_is_opened_leaves_none_behind) {
   run_alone([](sluice::Context& context) {
     const sluice::Memory memory = context.allocate(2 * kOwnBytes);
-    const auto open = [&](int good) {
+    const auto open_receiver = [&] { return context.receiver(0, 7, memory.slice(kOwnBytes, kOwnBytes)); };
+    const auto open_sender = [&](int allocations, sluice::Tag tag = 7) {
       const AtAllocation one_fails([&] {
-        if (good-- == 0) throw std::bad_alloc();
+        if (allocations-- == 0) throw std::bad_alloc();
       });
-      return context.sender(0, 7, memory.slice(0, kOwnBytes));
+      return context.sender(0, tag, memory.slice(0, kOwnBytes));
     };
-    for (int good = 0, opened = 0; opened == 0; ++good) {
+    const auto refused = sluice::name(sluice::Code::out_of_resources);
+    static_cast<void>(open_sender(-1, 6));  // makes what only the first end makes
+    std::optional<sluice::Sender> sender;
+    for (int allocations = 0; !sender; ++allocations) {
       try {
-        sluice::Sender sender = open(good);
-        sluice::Receiver receiver = context.receiver(0, 7, memory.slice(kOwnBytes, kOwnBytes));
-        sender.wait_connected(10s);
-        sender.put({});
-        receiver.wait({});
-        receiver.release({});
-        ++opened;
+        sender = open_sender(allocations);
       } catch (const sluice::Error& reason) {
-        ASSERT_EQ(reason.code(), sluice::Code::out_of_resources) << reason.what();
-      } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): before it was entered
+        ASSERT_EQ(sluice::name(reason.code()), refused) << reason.what();
       }
     }
+    {  // The peer knows of it already.
+      sluice::Receiver receiver = open_receiver();
+      EXPECT_EQ(code_of([&] { receiver.wait({}); }), refused);
+      EXPECT_EQ(code_of([&] { sender->put({}); }), refused);
+      sender.reset();
+    }
+    sender = open_sender(-1);
+    sluice::Receiver receiver = open_receiver();
+    sender->put({});
+    receiver.wait({});
+    receiver.release({});
   });
 }
 
