@@ -7,8 +7,8 @@
 
 namespace sluice::tests {
 
-/// What operator new of library_test does first in the calling thread; null: nothing. It may throw std::bad_alloc, and
-/// may allocate.
+/// Work that operator new of library_test does first in the calling thread; null: none. It may throw std::bad_alloc,
+/// and may allocate.
 inline thread_local constinit const std::function<void()>* at_allocation = nullptr;
 
 /// Sets `at_allocation` as long as it lives.

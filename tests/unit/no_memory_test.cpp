@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the library does when no memory is left, and between two allocations.
+// Calls that find no memory, or that another thread overtakes between two allocations.
 #include <sluice/sluice.hpp>
 
 #include <gtest/gtest.h>
