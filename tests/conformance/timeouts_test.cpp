@@ -42,24 +42,23 @@ void put_twice(Context& context, ChannelEnd& end) {
   context.synchronize(end.stream());
 }
 
-/// What the ranks and sluice-run write while a rank waits for long: all parts, and a table of waits with a line that
-/// has both `who` and `why`.
+/// Output of a job with a long wait: all parts, and a table of waits in which one line has both `waiting` and `why`.
 struct Written {
   std::vector<std::string> parts;
-  std::string who;
+  std::string waiting;
   std::string why;
 
   bool in_table(const std::string& text) const {
     const auto line = [&](std::size_t at) { return text.substr(at, text.find('\n', at) - at); };
-    for (std::size_t at = text.find(who); at != std::string::npos; at = text.find(who, at + 1))
+    for (std::size_t at = text.find(waiting); at != std::string::npos; at = text.find(waiting, at + 1))
       if (line(at).find(why) != std::string::npos) return true;
     return false;
   }
-  /// What `text` lacks of it; empty: nothing.
+  /// Returns the first part that `text` lacks; empty: it has all.
   std::string lacks(const std::string& text) const {
     for (const std::string& part : parts)
       if (text.find(part) == std::string::npos) return part;
-    return in_table(text) ? "" : "a line with \"" + who + "\" and \"" + why + "\"";
+    return in_table(text) ? "" : "a line with \"" + waiting + "\" and \"" + why + "\"";
   }
 };
 

@@ -86,12 +86,12 @@ const std::map<std::string, void (*)(sluice::Context&)> kBodies = {
 
 // ---- the launchers ----
 
-/// A port that the kernel chooses for nobody else while this lives: a socket is bound to it, and does not listen.
+/// A port of the loopback that the kernel gives to no other socket: one that does not listen is bound to it.
 class OwnPort {
  public:
   OwnPort() {
     constexpr int kOn = 1;
-    EXPECT_EQ(::setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &kOn, sizeof kOn), 0);  // as who listens there
+    EXPECT_EQ(::setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &kOn, sizeof kOn), 0);  // the launcher sets it too
     sockaddr_in loopback{};
     loopback.sin_family = AF_INET;
     loopback.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
