@@ -649,7 +649,7 @@ TEST_P(Cost, no_thread_allocates_on_the_hot_path) {
       context.synchronize(Stream::host(host));
     };
     both(200);
-    expect_one_part_without_allocations(context, [&] { both(kSanitized ? 400 : 7000); });
+    expect_one_part_without_allocations(context, [&] { both(kSanitized ? 400 : 2000); });
   });
 }
 
