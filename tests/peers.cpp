@@ -171,8 +171,11 @@ std::chrono::milliseconds limit_of(const Peers& peers) {
   return peers.limit * (kSanitized ? 5 : 1) * (patience == nullptr ? 1 : std::atoi(patience));
 }
 
+/// Called with all that was read so far.
+using Heard = std::function<void(const std::string& text)>;
+
 /// Everything until the last writer has ended. False: the deadline came first.
-bool read_to_end(const base::Fd& pipe, std::string& text, Clock::time_point deadline) {
+bool read_to_end(const base::Fd& pipe, std::string& text, Clock::time_point deadline, const Heard& heard) {
   std::array<char, 4096> part{};
   for (;;) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
@@ -181,16 +184,17 @@ bool read_to_end(const base::Fd& pipe, std::string& text, Clock::time_point dead
     const auto bytes = ::read(pipe.get(), part.data(), part.size());
     if (bytes <= 0) return true;
     text.append(part.data(), static_cast<std::size_t>(bytes));
+    heard(text);
   }
 }
 
-Ended watch_over(pid_t launcher, const base::Fd& output, std::chrono::milliseconds limit) {
+Ended watch_over(pid_t launcher, const base::Fd& output, std::chrono::milliseconds limit, const Heard& heard) {
   Ended ended;
-  ended.hung = !read_to_end(output, ended.text, Clock::now() + limit);
+  ended.hung = !read_to_end(output, ended.text, Clock::now() + limit, heard);
   if (ended.hung) ::kill(launcher, SIGKILL);  // and its ranks with it
   int status = 0;
   ::waitpid(launcher, &status, 0);
-  if (ended.hung) read_to_end(output, ended.text, Clock::now() + 5s);
+  if (ended.hung) read_to_end(output, ended.text, Clock::now() + 5s, heard);
   ended.code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   return ended;
 }
@@ -226,7 +230,11 @@ Ended end_of_peers(const Peers& peers, const Body& body) {
   }
   input = base::Fd();
   const auto limit = limit_of(peers);
-  Ended ended = watch_over(launcher, output, limit);
+  Board* const here = peers.said ? map_board(board_fd.get()) : nullptr;
+  Ended ended = watch_over(launcher, output, limit, [&](const std::string& text) {
+    if (here != nullptr && peers.said(text)) here->set(kSaid, 1);
+  });
+  if (here != nullptr) ::munmap(here, sizeof *here);
   if (ended.hung) ended.text += "\nhung: killed after " + std::to_string(limit.count()) + " ms\n";
   pass_on_skipped(ended.text);
   return ended;

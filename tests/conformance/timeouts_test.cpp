@@ -9,7 +9,6 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr std::size_t kWaits = 1;
 const std::string kTagText = "tag " + std::to_string(kTag);
 
 class Timeouts : public testing::TestWithParam<Case> {};
@@ -36,27 +35,41 @@ void expect_given_up(const std::optional<Error>& error, Rank peer, std::uint64_t
   EXPECT_NE(std::string(error->what()).find(state), std::string::npos) << error->what();
 }
 
-/// Two puts of depth 1: the second waits for its credit. The stream sets a word of the board before the second put.
+/// Two puts of depth 1: the second waits for its credit.
 void put_twice(Context& context, ChannelEnd& end) {
   end.sender.put(end.stream());
-  end.order.run([] { board().set(kGo, 1); });
   end.sender.put(end.stream());
   context.synchronize(end.stream());
 }
 
-void expect_all_in(const Ended& ended, std::initializer_list<std::string> parts) {
-  EXPECT_EQ(ended.code, 0) << ended.text;
-  for (const std::string& part : parts)
-    EXPECT_NE(ended.text.find(part), std::string::npos) << part << " is not in:\n" << ended.text;
-}
+/// Output of a job with a long wait: all parts, and a table of waits in which one line has both `waiting` and `why`.
+struct Written {
+  std::vector<std::string> parts;
+  std::string waiting;
+  std::string why;
 
-/// The ranks, or sluice-run, have printed a table of waits with a line that has both parts.
-void expect_in_table(const Ended& ended, const std::string& who, const std::string& why) {
-  const auto line = [&](std::size_t at) { return ended.text.substr(at, ended.text.find('\n', at) - at); };
-  for (std::size_t at = ended.text.find(who); at != std::string::npos; at = ended.text.find(who, at + 1)) {
-    if (line(at).find(why) != std::string::npos) return;
+  bool in_table(const std::string& text) const {
+    const auto line = [&](std::size_t at) { return text.substr(at, text.find('\n', at) - at); };
+    for (std::size_t at = text.find(waiting); at != std::string::npos; at = text.find(waiting, at + 1))
+      if (line(at).find(why) != std::string::npos) return true;
+    return false;
   }
-  ADD_FAILURE() << "no line with \"" << who << "\" and \"" << why << "\" in:\n" << ended.text;
+  /// Returns the first part that `text` lacks; empty: it has all.
+  std::string lacks(const std::string& text) const {
+    for (const std::string& part : parts)
+      if (text.find(part) == std::string::npos) return part;
+    return in_table(text) ? "" : "a line with \"" + waiting + "\" and \"" + why + "\"";
+  }
+};
+
+/// The ranks are warned after 10 ms. In `body` one waits until kSaid, which tells that all was written.
+void expect_written(const Written& written, const Body& body) {
+  Peers peers = Timeouts::GetParam().peers();
+  peers.environment = {"SLUICE_WARN=10ms", "SLUICE_LOG=info"};
+  peers.said = [&](const std::string& text) { return written.lacks(text).empty(); };
+  const Ended ended = end_of_peers(peers, body);
+  EXPECT_EQ(ended.code, 0) << ended.text;
+  EXPECT_EQ(written.lacks(ended.text), "") << ended.text;
 }
 
 /// Rank 1 waits for an epoch that rank 0 does not put; rank 0 must learn of the failure.
@@ -179,73 +192,62 @@ TEST_P(Timeouts, a_limit_ends_no_wait_for_what_has_come) {
 }
 
 TEST_P(Timeouts, a_long_wait_is_logged_with_the_state_of_its_channel) {
-  Peers peers = GetParam().peers();
-  peers.environment = {"SLUICE_WARN=10ms", "SLUICE_LOG=info"};
-  const Ended ended = end_of_peers(peers, [](Context& context) {
+  const Written written{{"info", "patient", "rank 1", "peer 0", std::to_string(kTag), "epoch 2", "landed 1"},
+                        "rank 1 waits from rank 0, " + kTagText + " 'patient'",
+                        "rank 0 has not put epoch 2 of " + kTagText};
+  expect_written(written, [](Context& context) {
     ChannelEnd end(context, GetParam(), {.name = context.rank() == 0 ? "slow" : "patient"});
     if (end.first) {
       end.sender.put({});
-      board().await(kWaits, 1);
-      std::this_thread::sleep_for(500ms);  // the other rank now waits, for many times as long as it takes to be warned
+      board().await(kSaid, 1);
       end.sender.put({});
     } else {
       end.receiver.wait(end.stream());
       end.receiver.release(end.stream());
-      context.synchronize(end.stream());
-      board().set(kWaits, 1);
       end.receiver.wait(end.stream());
       context.synchronize(end.stream());
     }
   });
-  expect_all_in(ended, {"info", "patient", "rank 1", "peer 0", std::to_string(kTag), "epoch 2", "landed 1"});
-  expect_in_table(ended, "rank 1 waits from rank 0, " + kTagText + " 'patient'",
-                  "rank 0 has not put epoch 2 of " + kTagText);
 }
 
 TEST_P(Timeouts, a_long_wait_in_many_turns_is_logged) {
-  Peers peers = GetParam().peers();
-  peers.environment = {"SLUICE_WARN=10ms", "SLUICE_LOG=info"};
-  const Ended ended = end_of_peers(peers, [](Context& context) {
+  const Written written{{"info", "patient", "rank 1", "peer 0", "epoch 2", "still waiting", "landed 1"},
+                        "rank 1 waits from rank 0, " + kTagText + " 'patient'",
+                        "rank 0 has not put epoch 2 of " + kTagText};
+  expect_written(written, [](Context& context) {
     const Buffer buffer(context, GetParam());
     if (context.rank() == 0) {
       Sender sender = context.sender(1, kTag, buffer.all());
       sender.put({});
-      board().await(kWaits, 1);
-      std::this_thread::sleep_for(500ms);  // the other rank now polls, each time for less than it takes to be warned
+      board().await(kSaid, 1);  // the other rank polls, each time for less than it takes to be warned
       sender.put({});
       sender.drain();
     } else {
       Receiver receiver = context.receiver(0, kTag, buffer.all(), {.name = "patient"});
       receiver.wait({});
       receiver.release({});
-      board().set(kWaits, 1);
       while (!receiver.wait_for(1ms)) {
       }
       receiver.release({});
     }
   });
-  expect_all_in(ended, {"info", "patient", "rank 1", "peer 0", "epoch 2", "still waiting", "landed 1"});
-  expect_in_table(ended, "rank 1 waits from rank 0, " + kTagText + " 'patient'",
-                  "rank 0 has not put epoch 2 of " + kTagText);
 }
 
 TEST_P(Timeouts, a_put_that_waits_long_for_its_credit_is_logged_with_the_state_of_its_channel) {
-  Peers peers = GetParam().peers();
-  peers.environment = {"SLUICE_WARN=10ms", "SLUICE_LOG=info"};
-  const Ended ended = end_of_peers(peers, [](Context& context) {
+  const Written written{
+      {"info", "eager", "rank 0", "peer 1", std::to_string(kTag), "enqueued 2 puts", "fired 1", "credited 0"},
+      "rank 0 puts to rank 1, " + kTagText + " 'eager'",
+      "rank 1 holds epoch 1 of " + kTagText};
+  expect_written(written, [](Context& context) {
     ChannelEnd end(context, GetParam(), {.name = context.rank() == 0 ? "eager" : "slow"});
     if (end.first) {
       put_twice(context, end);
     } else {
       end.receiver.wait({});
-      board().await(kGo, 1);
-      std::this_thread::sleep_for(500ms);  // the other rank now waits, for many times as long as it takes to be warned
+      board().await(kSaid, 1);
       end.receiver.release({});
     }
   });
-  expect_all_in(
-      ended, {"info", "eager", "rank 0", "peer 1", std::to_string(kTag), "enqueued 2 puts", "fired 1", "credited 0"});
-  expect_in_table(ended, "rank 0 puts to rank 1, " + kTagText + " 'eager'", "rank 1 holds epoch 1 of " + kTagText);
 }
 
 INSTANTIATE_IN_ITS_RANKS(Quick, Timeouts, testing::ValuesIn(stream_cases()), CaseName());

@@ -117,7 +117,9 @@ std::vector<std::uint64_t> sums_after(std::uint64_t rounds, Rank ranks) {
 TEST_P(WindowTurns, lose_no_change_of_any_kind) {
   Case three = GetParam();
   three.ranks = 3;
-  run_peers(three.peers(), [](Context& context) {
+  Peers peers = three.peers();
+  peers.limit = 60s;
+  run_peers(peers, [](Context& context) {
     const std::uint64_t rounds = GetParam().ground.slow ? 10 : 300;
     WindowSide side = side_of(context, kManyBytes, kManyBytes + kWord);
     fill_words(side.local.bytes(), 1);

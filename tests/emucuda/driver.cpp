@@ -147,7 +147,7 @@ void Driver::displace(const Range& range) {
 
 void Driver::displace_of_pool(const char* call, const Range& range) {
   // A killed process releases its blocks a little after its peers have noticed.
-  constexpr std::chrono::seconds kDying{1};
+  constexpr std::chrono::seconds kDying{10};
   const auto limit = std::chrono::steady_clock::now() + kDying;
   Backoff backoff;
   while (!range.imported && range.block->held_by_others()) {

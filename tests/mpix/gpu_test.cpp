@@ -180,7 +180,7 @@ TEST(MpixGpu, on_cuda_streams_a_start_whose_signal_is_refused_leaves_at_its_wait
   expect_passed_on_gpu(2, "gpu_left_refused", "MPIS_TEST_STREAM=cuda");
 }
 TEST(MpixGpu, on_cuda_streams_a_send_that_has_failed_holds_up_no_other) {
-  expect_passed_on_gpu(2, "gpu_left_fails", "MPIS_TEST_STREAM=cuda SLUICE_TIMEOUT=1s");
+  expect_passed_on_gpu(2, "gpu_left_fails", "MPIS_TEST_STREAM=cuda SLUICE_TIMEOUT=4s");
 }
 TEST(MpixGpu, on_cuda_streams_sends_that_are_left_end_with_their_queue_their_request_and_mpi) {
   expect_passed_on_gpu(2, "gpu_left_freed gpu_left_for_good", "MPIS_TEST_STREAM=cuda");

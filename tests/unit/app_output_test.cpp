@@ -17,6 +17,7 @@
 #include "apps/jacobi/report.hpp"
 #include "apps/life/options.hpp"
 #include "apps/life/report.hpp"
+#include "tests/unit/own_file.hpp"
 #include "tests/unit/program.hpp"
 
 #include <gtest/gtest.h>
@@ -199,7 +200,7 @@ TEST(Options, to_verify_and_not_to_is_refused) {
 }
 
 TEST(Options, a_refused_command_line_leaves_no_timeline) {
-  const std::string file = testing::TempDir() + "sluice_refused_timeline.json";
+  const std::string file = sluice::tests::own_file("refused_timeline.json");
   jacobi::Options options;
   EXPECT_EQ(parse_as(jacobi::parse, options, {"--trace", file.c_str(), "--nz", "5"}).exit_code, 2);
   EXPECT_FALSE(std::filesystem::exists(file));
@@ -290,7 +291,7 @@ TEST(Report, a_file_that_cannot_be_written_is_bad_usage) {
 }
 
 TEST(Report, asking_whether_a_file_can_be_written_leaves_everything_as_it_was) {
-  const std::string file = testing::TempDir() + "sluice_writable_test.csv";
+  const std::string file = sluice::tests::own_file("writable_test.csv");
   check_writable(file);
   EXPECT_FALSE(std::filesystem::exists(file));
   write_text(file, "text");
@@ -300,8 +301,8 @@ TEST(Report, asking_whether_a_file_can_be_written_leaves_everything_as_it_was) {
 }
 
 TEST(Report, asking_follows_a_link_and_leaves_it_as_it_was) {
-  const std::string target = testing::TempDir() + "sluice_writable_target.csv";
-  const std::string link = testing::TempDir() + "sluice_writable_link.csv";
+  const std::string target = sluice::tests::own_file("writable_target.csv");
+  const std::string link = sluice::tests::own_file("writable_link.csv");
   std::filesystem::remove(link);
   std::filesystem::create_symlink(target, link);
   check_writable(link);
@@ -379,7 +380,7 @@ Image read_png(const std::string& file) {
 TEST(Image, a_png_reads_back) {
   Image image{3, 2, {}};
   for (std::uint8_t i = 0; i < 6; ++i) image.pixels.push_back({i, static_cast<std::uint8_t>(10 * i), 200});
-  const std::string file = testing::TempDir() + "sluice_image_test.png";
+  const std::string file = sluice::tests::own_file("image_test.png");
   write_png(file, image);
   const Image read = read_png(file);
   EXPECT_EQ(read.width, 3);
@@ -398,7 +399,7 @@ TEST(Image, of_three_dimensions_shows_something) {
   heat.nx = heat.ny = heat.nz = 25;
   heat.steps = 4;
   heat.fourier = 0.125;
-  heat.common.image = testing::TempDir() + "sluice_volume_test.png";
+  heat.common.image = sluice::tests::own_file("volume_test.png");
   for (const auto start : {heat::Start::sine, heat::Start::spots}) {
     heat.start = start;
     heat::Solution solution{{}, {}, {}, heat::solve_serially(heat.problem(), heat.steps)};

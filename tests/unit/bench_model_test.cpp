@@ -13,6 +13,7 @@
 #include "apps/bench/model/predict.hpp"
 #include "apps/bench/model/written.hpp"
 #include "apps/common/usage_error.hpp"
+#include "tests/unit/own_file.hpp"
 
 namespace {
 
@@ -159,7 +160,7 @@ TEST(BenchModel, writes_one_section_and_keeps_the_other) {
 }
 
 TEST(BenchModel, replaces_no_file_of_something_else) {
-  const std::string path = testing::TempDir() + "sluice-no-parameters";
+  const std::string path = sluice::tests::own_file("no-parameters");
   std::ofstream(path) << "a letter\n";
   EXPECT_THROW((void)bench::parameters_in(path), apps::UsageError);
   EXPECT_EQ(bench::parameters_in(path + "-that-is-not-there"), "");

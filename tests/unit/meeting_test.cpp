@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -85,11 +86,22 @@ const std::map<std::string, void (*)(sluice::Context&)> kBodies = {
 
 // ---- the launchers ----
 
-/// A port that is free now.
-std::string free_port() {
-  const auto listener = sluice::base::listen_on(sluice::base::resolve("127.0.0.1", 0).front());
-  return std::to_string(sluice::base::own_end(listener).port);
-}
+/// A port of the loopback that the kernel gives to no other socket: one that does not listen is bound to it.
+class OwnPort {
+ public:
+  OwnPort() {
+    constexpr int kOn = 1;
+    EXPECT_EQ(::setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &kOn, sizeof kOn), 0);  // the launcher sets it too
+    sockaddr_in loopback{};
+    loopback.sin_family = AF_INET;
+    loopback.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&loopback), sizeof loopback), 0);
+  }
+  std::string number() const { return std::to_string(sluice::base::own_end(socket_).port); }
+
+ private:
+  sluice::base::Fd socket_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+};
 
 /// A network in front of host 0 that carries the first bytes at once, and for a while nothing more.
 class SlowNetwork {
@@ -148,8 +160,7 @@ class SlowNetwork {
 
 class Meeting {
  public:
-  explicit Meeting(std::string port = free_port()) : port_(std::move(port)) {}
-  const std::string& port() const { return port_; }
+  std::string port() const { return port_.number(); }
 
   Program start(int ranks, int hosts, int host, const std::string& what) const {
     return Program([&] {
@@ -161,7 +172,7 @@ class Meeting {
                                         "--host",
                                         std::to_string(host),
                                         "--meet",
-                                        "127.0.0.1:" + port_,
+                                        "127.0.0.1:" + port(),
                                         "/proc/self/exe",
                                         "--as",
                                         what};
@@ -172,7 +183,7 @@ class Meeting {
   }
 
  private:
-  std::string port_;
+  OwnPort port_;
 };
 
 /// SLUICE_CONNECT_TIMEOUT for the length of a test.

@@ -10,11 +10,14 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -30,6 +33,7 @@ using sluice::tests::contains;
 using sluice::tests::mpiexec;
 using sluice::tests::Program;
 using sluice::tests::Result;
+using sluice::tests::start_mpiexec;
 
 void say(const std::string& line) {
   const std::string text = line + "\n";
@@ -123,7 +127,9 @@ void lacks_descriptors(sluice::Context&) {
   sluice::mpi::context(MPI_COMM_SELF);
 }
 
-// Rank 0 waits meanwhile, for many times as long as it takes to be warned.
+constexpr const char* kGoFile = "SLUICE_USER_TEST_GO";
+
+// Rank 0 waits for its credit until the test makes that file.
 void rank_one_holds_an_epoch(sluice::Context& context) {
   const sluice::Memory memory = context.allocate(sizeof(int));
   if (context.rank() == 0) {
@@ -133,7 +139,7 @@ void rank_one_holds_an_epoch(sluice::Context& context) {
   }
   sluice::Receiver receiver = context.receiver(0, 7, memory.slice(0, sizeof(int)));
   receiver.wait({});
-  std::this_thread::sleep_for(600ms);
+  while (!std::filesystem::exists(std::getenv(kGoFile))) std::this_thread::sleep_for(1ms);
   receiver.release({});
   receiver.wait({});
 }
@@ -181,13 +187,21 @@ TEST(MpiStart, ranks_reach_each_other) {
 }
 
 TEST(MpiStart, a_rank_that_waits_long_says_itself_who_owes_what) {
+  const std::string go = testing::TempDir() + "sluice_mpi_start_" + std::to_string(::getpid());
   ::setenv("SLUICE_WARN", "100ms", 1);
-  const Result result = mpiexec("2", "rank_one_holds_an_epoch");
+  ::setenv(kGoFile, go.c_str(), 1);
+  Program ranks = start_mpiexec("2", "rank_one_holds_an_epoch");
   ::unsetenv("SLUICE_WARN");
+  ::unsetenv(kGoFile);
+  const std::string owed = "rank 1 holds epoch 1 of tag 7 and has not released it";
+  const std::string told = ranks.read_errors_until({"still waiting", owed}, Clock::now() + 40s);
+  std::ofstream(go) << "go\n";
+  const Result result = ranks.result();
+  std::filesystem::remove(go);
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_TRUE(contains(result.err, "still waiting")) << result.err;
-  EXPECT_TRUE(contains(result.err, "rank 1 holds epoch 1 of tag 7 and has not released it")) << result.err;
-  EXPECT_FALSE(contains(result.err, "who waits for whom")) << result.err;
+  EXPECT_TRUE(contains(told, "still waiting")) << told;
+  EXPECT_TRUE(contains(told, owed)) << told;
+  EXPECT_FALSE(contains(told + result.err, "who waits for whom")) << told << result.err;
 }
 
 TEST(MpiStart, one_rank_is_enough) {

@@ -12,11 +12,11 @@
 namespace sluice::tests {
 
 /// `ranks` processes of this program with the arguments "--as WHAT". `backends`: SLUICE_BACKENDS; null: as it is.
-inline Result mpiexec(const std::string& ranks, const std::string& what, const char* backends = nullptr) {
+inline Program start_mpiexec(const std::string& ranks, const std::string& what, const char* backends = nullptr) {
   std::string self = std::filesystem::read_symlink("/proc/self/exe");
   std::string as = what;
   std::string count = ranks;
-  Program program([&] {
+  return Program([&] {
     if (backends != nullptr) ::setenv("SLUICE_BACKENDS", backends, 1);
     // Open MPI needs these as root, and with fewer cores than ranks.
     for (const char* const allowed :
@@ -30,7 +30,10 @@ inline Result mpiexec(const std::string& ranks, const std::string& what, const c
     ::execvp(command, arguments.data());
     return 127;
   });
-  return program.result();
+}
+
+inline Result mpiexec(const std::string& ranks, const std::string& what, const char* backends = nullptr) {
+  return start_mpiexec(ranks, what, backends).result();
 }
 
 }  // namespace sluice::tests

@@ -10,6 +10,7 @@
 #include "apps/jacobi/report.hpp"
 #include "apps/life/reference.hpp"
 #include "apps/life/report.hpp"
+#include "tests/unit/own_file.hpp"
 #include "tests/unit/program.hpp"
 
 #include <gtest/gtest.h>
@@ -68,7 +69,7 @@ Ending end_of_jacobi(std::uint64_t flipped_bits) {
   jacobi::Options options;
   options.nx = 12;
   options.ny = 10;
-  options.common.json = testing::TempDir() + "sluice_verification_jacobi.json";
+  options.common.json = sluice::tests::own_file("verification_jacobi.json");
   jacobi::Solution solution{{}, jacobi::solve_serially(options.problem(), 20)};
   solution.result.steps = 20;
   solution.unknowns[23] = std::bit_cast<double>(std::bit_cast<std::uint64_t>(solution.unknowns[23]) ^ flipped_bits);
@@ -78,7 +79,7 @@ Ending end_of_jacobi(std::uint64_t flipped_bits) {
 Ending end_of_faces(std::uint64_t flipped_bits) {
   faces::Options options;
   options.nodes = 3;
-  options.common.json = testing::TempDir() + "sluice_verification_faces.json";
+  options.common.json = sluice::tests::own_file("verification_faces.json");
   const faces::Problem problem = faces::make_problem(2, options.nodes);
   faces::Solution solution{{}, faces::solve_serially(problem, 4)};
   solution.result.steps = 4;
@@ -94,7 +95,7 @@ heat::Options small_heat() {
   options.nz = 5;
   options.steps = 6;
   options.fourier = 0.125;
-  options.common.json = testing::TempDir() + "sluice_verification_heat.json";
+  options.common.json = sluice::tests::own_file("verification_heat.json");
   return options;
 }
 
@@ -110,7 +111,7 @@ Ending end_of_life(unsigned flipped_bits) {
   options.nx = 9;
   options.ny = 7;
   options.generations = 5;
-  options.common.json = testing::TempDir() + "sluice_verification_life.json";
+  options.common.json = sluice::tests::own_file("verification_life.json");
   const life::World world = life::make_world(options);
   life::Solution solution{{}, 0, life::live_serially(world, 5)};
   solution.cells[11] = static_cast<life::Cell>(solution.cells[11] ^ flipped_bits);

