@@ -2,6 +2,10 @@
 // The cores of the ends of channels that a layer of the library has opened for itself.
 #pragma once
 
+#include <algorithm>
+#include <span>
+
+#include "base/limit.hpp"
 #include "runtime/handles.hpp"
 #include "runtime/receiver.hpp"
 #include "runtime/sender.hpp"
@@ -12,5 +16,12 @@ inline ReceiverCore& core_of(const Receiver& receiver) {
   return static_cast<ReceiverCore&>(*ChannelAccess::end(receiver));
 }
 inline SenderCore& core_of(const Sender& sender) { return static_cast<SenderCore&>(*ChannelAccess::end(sender)); }
+
+/// All begin to close before one is waited for. False: not within the limit.
+inline bool close_all(std::span<runtime::ChannelEnd* const> ends, base::Limit& limit) {
+  base::Limit at_once(Timeout::zero());
+  for (runtime::ChannelEnd* const end : ends) (void)end->close_within(at_once);
+  return std::ranges::all_of(ends, [&](runtime::ChannelEnd* end) { return end->close_within(limit); });
+}
 
 }  // namespace sluice::detail

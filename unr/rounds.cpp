@@ -36,6 +36,17 @@ bool may_put(Outgoing& out) {
   }
 }
 
+/// False: not within the limit.
+bool drain_within(base::Limit& limit, detail::SenderCore& sender) {
+  try {
+    sender.drain(limit);
+    return true;
+  } catch (const Error& reason) {
+    if (reason.code() != Code::timeout || sender.failed()) throw;
+    return false;
+  }
+}
+
 /// In one operation of the host: a driver's copy between two places of its memory would hold up the calling thread.
 void carry_out_by_host(device::GpuCall& call, const std::shared_ptr<const Packing>& packing) {
   if (packing->copies.empty()) return;
@@ -211,7 +222,7 @@ void Core::wait(SignalCore& signal, Stream stream) {
 /// Blocks the host until the message is in the program's memory. If the wait for it is enqueued, the stream must come
 /// to it, since it may have to unpack.
 bool Core::await_landed(Incoming& in, bool is_enqueued, base::Limit& limit) const {
-  if (!in.landed && !in.end.wait_for(left_of(limit))) {
+  if (!in.landed && !wait_within(limit, in.end)) {
     if (in.end.closed()) throw closed_by(in.end.peer());
     return false;
   }
@@ -248,13 +259,11 @@ bool Core::wait_for(SignalCore& signal, Timeout timeout) {
   }
   for (const std::size_t route : signal.outgoing) {
     Outgoing& out = outgoing_[route];
-    try {
+    const bool arrived = named(signal, out.end.peer(), out.first, [&] {
       check_put(signal, out);
-      out.end.drain(left_of(limit));
-    } catch (const Error& reason) {
-      if (reason.code() == Code::timeout) return false;
-      throw error(reason.code(), signal, without_kind(reason), out.end.peer(), out.first);
-    }
+      return drain_within(limit, detail::core_of(out.end));
+    });
+    if (!arrived) return false;
   }
   signal.triggered = true;
   return true;
@@ -281,11 +290,14 @@ void Core::reset(SignalCore& signal, Stream stream) {
     wait(signal, stream);
   }
   std::optional<Error> failure;
+  std::size_t released = 0;
   for (const std::size_t route : signal.incoming) {
     Incoming& in = incoming_[route];
     try {
       named(signal, in.end.peer(), in.first, [&] { in.end.release(stream); });
-    } catch (const Error& reason) {  // the others are freed all the same
+      ++released;
+    } catch (const Error& reason) {  // the others are freed all the same, unless all refuse the stream
+      if (released == 0 && !detail::core_of(in.end).failed()) throw;
       if (!failure) failure = reason;
     }
     in.landed = in.unpacked = false;

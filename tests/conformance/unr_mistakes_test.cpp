@@ -3,7 +3,9 @@
 // and the epoch.
 #include <array>
 #include <atomic>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/conformance/cases.hpp"
@@ -84,6 +86,24 @@ TEST_P(UnrMistakes, none_is_a_reset_once_all_has_arrived) {
       side.signal.reset(side.stream());
       context.synchronize(side.stream());
     }
+    board().meet(context);
+  });
+}
+
+TEST_P(UnrMistakes, a_reset_on_a_stream_that_is_no_more) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    OneWayPlan side(context, GetParam());
+    HostStream gone;
+    const HostStream taken = std::move(gone);
+    for (std::uint64_t round = 1; round <= 2; ++round) {
+      if (side.rank == 0) side.plan.start(side.stream());
+      side.signal.wait(side.stream());
+      context.synchronize(side.stream());
+      if (side.rank == 1) expect_code(Code::misuse, [&] { side.signal.reset(Stream::host(gone)); });
+      EXPECT_EQ(side.signal.epoch(), round);
+      side.signal.reset(side.stream());
+    }
+    context.synchronize(side.stream());
     board().meet(context);
   });
 }
@@ -272,6 +292,56 @@ TEST_P(UnrMistakes, a_wait_for_a_peer_that_has_closed) {
       });
       EXPECT_NE(std::string(error->what()).find("signal 'arrived'"), std::string::npos) << error->what();
       EXPECT_EQ(error->epoch(), 2U);
+    }
+    board().meet(context);
+  });
+}
+
+/// The limit of the context is that of the second put, which waits for the reset.
+TEST_P(UnrMistakes, a_wait_for_sends_whose_put_has_run_out_of_time) {
+  if (GetParam().cuda) return;
+  Peers peers = with_untold(GetParam().peers());
+  peers.timeout = 50ms;
+  run_peers(peers, [](Context& context) {
+    OneWayPlan side(context, GetParam());
+    if (side.rank == 0) {
+      side.plan.start(side.stream());
+      EXPECT_TRUE(side.signal.wait_for(20s));
+      side.signal.reset(side.stream());
+      try {
+        side.plan.start(side.stream());
+      } catch (const Error& error) {  // in program order
+        EXPECT_EQ(error.code(), Code::timeout) << error.what();
+      }
+      const auto error = expect_code(Code::timeout, [&] {
+        while (!side.signal.wait_for(20s)) {
+        }
+      });
+      EXPECT_NE(std::string(error->what()).find("signal 'sent'"), std::string::npos) << error->what();
+    }
+    board().meet(context);
+  });
+}
+
+/// The signal keeps what the plan had.
+TEST_P(UnrMistakes, a_signal_of_a_plan_that_an_exception_has_destroyed) {
+  run_peers(with_untold(GetParam().peers()), [](Context& context) {
+    unr::Signal signal;
+    const auto fails = [&] {
+      OneWayPlan side(context, GetParam());
+      signal = side.signal;
+      board().meet(context);
+      if (side.rank == 0) throw std::runtime_error("on purpose");
+      expect_code(Code::peer_lost, [&] {
+        while (!side.signal.wait_for(20s)) {
+        }
+      });
+    };
+    if (context.rank() == 0) {
+      EXPECT_THROW(fails(), std::runtime_error);
+      expect_code(Code::misuse, [&] { (void)signal.wait_for(0ns); });
+    } else {
+      fails();
     }
     board().meet(context);
   });
