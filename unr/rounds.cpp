@@ -199,7 +199,10 @@ void Core::wait(SignalCore& signal, Stream stream) {
   for (const std::size_t route : signal.incoming) {
     Incoming& in = incoming_[route];
     named(signal, in.end.peer(), in.first, [&] {
-      if (!in.landed) in.end.wait(stream);
+      if (!in.landed)
+        in.end.wait(stream);
+      else
+        detail::core_of(in.end).check_bindable(stream);
       in.landed = true;
       unpack(in, stream);
     });

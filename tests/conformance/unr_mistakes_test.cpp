@@ -90,24 +90,6 @@ TEST_P(UnrMistakes, none_is_a_reset_once_all_has_arrived) {
   });
 }
 
-TEST_P(UnrMistakes, a_reset_on_a_stream_that_is_no_more) {
-  run_peers(GetParam().peers(), [](Context& context) {
-    OneWayPlan side(context, GetParam());
-    HostStream gone;
-    const HostStream taken = std::move(gone);
-    for (std::uint64_t round = 1; round <= 2; ++round) {
-      if (side.rank == 0) side.plan.start(side.stream());
-      side.signal.wait(side.stream());
-      context.synchronize(side.stream());
-      if (side.rank == 1) expect_code(Code::misuse, [&] { side.signal.reset(Stream::host(gone)); });
-      EXPECT_EQ(side.signal.epoch(), round);
-      side.signal.reset(side.stream());
-    }
-    context.synchronize(side.stream());
-    board().meet(context);
-  });
-}
-
 TEST_P(UnrMistakes, more_events_than_those_of_the_signal) {
   run_peers(GetParam().peers(), [](Context& context) {
     OneWayPlan side(context, GetParam());
@@ -372,6 +354,37 @@ TEST_P(UnrMistakes, none_is_a_wait_for_sends_to_a_peer_that_has_closed) {
 
 /// In one put that is packed, and in two.
 constexpr std::array<std::size_t, 2> kPackUpTo{4096, 1024};
+
+/// Before the wait for what has arrived, and behind it.
+TEST_P(UnrMistakes, a_reset_on_a_stream_that_was_moved_from) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    HostStream gone;
+    const HostStream taken = std::move(gone);
+    for (const std::size_t pack_up_to : kPackUpTo) {
+      OneWayPlan side(context, GetParam(), {.pack_up_to = pack_up_to});
+      for (std::uint64_t round = 1; round <= 2; ++round) {
+        if (side.rank == 0) {
+          fill(side.memory.bytes(), {0, kTag, round});
+          side.plan.start(side.stream());
+          EXPECT_TRUE(side.signal.wait_for(20s));
+        }
+        board().meet(context);
+        const auto refused = [&] {
+          if (side.rank == 1) expect_code(Code::misuse, [&] { side.signal.reset(Stream::host(gone)); });
+        };
+        refused();
+        side.signal.wait(side.stream());
+        context.synchronize(side.stream());
+        EXPECT_EQ(difference(side.memory.bytes(), {0, kTag, round}), "");
+        refused();
+        EXPECT_EQ(side.signal.epoch(), round);
+        side.signal.reset(side.stream());
+      }
+      context.synchronize(side.stream());
+      board().meet(context);
+    }
+  });
+}
 
 /// A wait that is only enqueued says nothing of what has arrived.
 TEST_P(UnrMistakes, a_second_wait_elsewhere_while_the_first_is_enqueued) {
