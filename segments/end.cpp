@@ -74,7 +74,7 @@ void End::check() const {
     fate_->check();
     ends_.front()->check();
   } catch (const Error& reason) {
-    throw error(reason.code(), reason.what());
+    throw error(reason.code(), detail::without_kind(reason));
   }
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
-#include <string_view>
 #include <thread>
 
 #include "device/copy.hpp"
@@ -12,13 +11,6 @@
 
 namespace sluice::unr {
 namespace {
-
-/// The text of an error without its kind, which the next one names again.
-std::string without_kind(const Error& error) {
-  const std::string_view what = error.what();
-  const std::string kind = std::string(name(error.code())) + ": ";
-  return std::string(what.starts_with(kind) ? what.substr(kind.size()) : what);
-}
 
 bool changes_nothing(Code code) noexcept {
   return code == Code::misuse || code == Code::unsupported || code == Code::bad_argument;
@@ -85,7 +77,7 @@ auto Core::named(const SignalCore& signal, Rank peer, Key key, Call call) const 
   try {
     return call();
   } catch (const Error& reason) {
-    throw error(reason.code(), signal, without_kind(reason), peer, key);
+    throw error(reason.code(), signal, detail::without_kind(reason), peer, key);
   }
 }
 

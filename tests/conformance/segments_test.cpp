@@ -370,9 +370,11 @@ TEST_P(Segments, an_end_that_an_exception_destroys_is_lost_to_its_peer) {
       side.put(0, 10);
       side.synchronize();
       board().meet(context);
-      expect_code(Code::peer_lost, [&] {
+      const auto error = expect_code(Code::peer_lost, [&] {
         for (;;) side.sender.i_put(0, 10, 15s);
       });
+      const std::string text = error->what();
+      EXPECT_EQ(text.find("peer_lost: "), text.rfind("peer_lost: ")) << text;
       board().meet(context);
     } else {
       side.receiver.wait(0, 10, 15s);
