@@ -281,7 +281,7 @@ TEST_P(UnrMistakes, a_wait_for_a_peer_that_has_closed) {
 
 /// The limit of the context is that of the second put, which waits for the reset.
 TEST_P(UnrMistakes, a_wait_for_sends_whose_put_has_run_out_of_time) {
-  if (GetParam().cuda) return;
+  if (!GetParam().host || GetParam().cuda) return;
   Peers peers = with_untold(GetParam().peers());
   peers.timeout = 50ms;
   run_peers(peers, [](Context& context) {
@@ -290,11 +290,7 @@ TEST_P(UnrMistakes, a_wait_for_sends_whose_put_has_run_out_of_time) {
       side.plan.start(side.stream());
       EXPECT_TRUE(side.signal.wait_for(20s));
       side.signal.reset(side.stream());
-      try {
-        side.plan.start(side.stream());
-      } catch (const Error& error) {  // in program order
-        EXPECT_EQ(error.code(), Code::timeout) << error.what();
-      }
+      side.plan.start(side.stream());
       const auto error = expect_code(Code::timeout, [&] {
         while (!side.signal.wait_for(20s)) {
         }
