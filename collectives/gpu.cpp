@@ -47,7 +47,7 @@ void Operation::prepare_for_gpu(Stream stream) {
 
 void Operation::map_for_gpu(Stream stream, int gpu) {
   for (std::size_t i = 0; i < ends_.size(); ++i) {
-    runtime::ChannelEnd& end = *detail::ChannelAccess::end(ends_[i].channel(schedule_.messages[i].sends));
+    runtime::ChannelEnd& end = end_of(i);
     end.check_bindable(stream);
     end.bind_to_gpu(stream);
   }
@@ -125,8 +125,7 @@ bool Operation::can_advance() noexcept {
 /// An acquire may still wait for the engine's next turn, which needs no stream.
 bool Operation::would_park(const Step& step) noexcept {
   if (step.kind >= Step::Kind::copy) return false;
-  runtime::ChannelEnd& end =
-      *detail::ChannelAccess::end(ends_[step.message].channel(schedule_.messages[step.message].sends));
+  runtime::ChannelEnd& end = end_of(step.message);
   switch (step.kind) {
     case Step::Kind::put: return !static_cast<detail::SenderCore&>(end).may_put();
     case Step::Kind::wait: return !static_cast<detail::ReceiverCore&>(end).may_take();

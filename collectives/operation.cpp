@@ -8,9 +8,8 @@
 
 #include "base/log.hpp"
 #include "collectives/awaited.hpp"
-#include "runtime/channel.hpp"
+#include "runtime/cores.hpp"
 #include "runtime/fate.hpp"
-#include "runtime/handles.hpp"
 #include "runtime/kept.hpp"
 
 namespace sluice::collectives {
@@ -90,7 +89,11 @@ void Operation::open(std::size_t index) {
     end.receiver = scope.receiver(message.peer, message.tag, source_of(message),
                                   {.name = name_, .contents = schedule_.contents, .shared_memory = true});
   }
-  runtime::SharedFate::join(fate_, *detail::ChannelAccess::end(end.channel(message.sends)));
+  runtime::SharedFate::join(fate_, end_of(index));
+}
+
+runtime::ChannelEnd& Operation::end_of(std::size_t message) {
+  return *detail::ChannelAccess::end(ends_[message].channel(schedule_.messages[message].sends));
 }
 
 Error Operation::error(Code code, const std::string& what) const {
@@ -263,19 +266,11 @@ bool Operation::await_markers(base::Limit& limit) {
   return true;
 }
 
-/// All ends begin to close before one is waited for.
 bool Operation::shut(base::Limit& limit) {
-  const auto end_of = [this](std::size_t i) {
-    return detail::ChannelAccess::end(ends_[i].channel(schedule_.messages[i].sends));
-  };
-  for (std::size_t i = 0; i < ends_.size(); ++i) {
-    base::Limit at_once(Timeout::zero());
-    fate_->leave(*end_of(i));
-    (void)end_of(i)->close_within(at_once);
-  }
-  for (std::size_t i = 0; i < ends_.size(); ++i)
-    if (!end_of(i)->close_within(limit)) return false;
-  return await_markers(limit);
+  std::vector<runtime::ChannelEnd*> ends;
+  for (std::size_t i = 0; i < ends_.size(); ++i) ends.push_back(&end_of(i));
+  for (const runtime::ChannelEnd* const end : ends) fate_->leave(*end);
+  return detail::close_all(ends, limit) && await_markers(limit);
 }
 
 bool Operation::go_on(std::size_t end) {
@@ -285,7 +280,7 @@ bool Operation::go_on(std::size_t end) {
       End& of = ends_[step.message];
       const std::optional<Slice> landed = of.receiver.test();
       if (!landed) {
-        detail::ChannelAccess::end(of.receiver)->check_next();  // throws if the peer has closed its end
+        end_of(step.message).check_next();  // throws if the peer has closed its end
         return false;
       }
       of.landed = *landed;
@@ -303,8 +298,8 @@ bool Operation::would_block(const Step& step) {
   End& end = ends_[step.message];
   if (step.kind == Kind::put) return !end.sender.credited();
   if (step.kind != Kind::acquire) return false;
-  const runtime::ChannelEnd& core = *detail::ChannelAccess::end(end.sender);
-  return !base::reached(core.done, end.sender.epoch()) && !core.failed();
+  const runtime::ChannelEnd& core = end_of(step.message);
+  return !base::reached(core.done, core.epoch()) && !core.failed();
 }
 
 const ChannelHandle* Operation::awaited() noexcept {
@@ -345,11 +340,9 @@ void Operation::release_deferred(Stream stream) {
 
 void Operation::wait_connected(std::optional<Timeout> timeout) {
   if (state_ >= State::closing) throw error(Code::misuse, "wait_connected: it is closed");
-  base::Limit limit(timeout.value_or(context_.connect_timeout()));
-  for (std::size_t i = 0; i < ends_.size(); ++i) {
-    ends_[i].channel(schedule_.messages[i].sends).wait_connected(limit.left());
-    (void)limit.over();
-  }
+  const Timeout stated = timeout.value_or(context_.connect_timeout());
+  base::Limit limit(stated);
+  for (std::size_t i = 0; i < ends_.size(); ++i) end_of(i).wait_connected(limit, stated);
 }
 
 void Operation::close(std::optional<Timeout> timeout) {

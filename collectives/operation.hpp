@@ -23,8 +23,9 @@
 #include "device/reach.hpp"
 
 namespace sluice::runtime {
+class ChannelEnd;
 class SharedFate;
-}
+}  // namespace sluice::runtime
 
 namespace sluice::collectives {
 
@@ -69,6 +70,7 @@ class Operation {
   };
 
   void open(std::size_t index);
+  runtime::ChannelEnd& end_of(std::size_t message);
   Slice source_of(const Message& message) const;
   void check(State state, const char* verb) const;
   void check_stream(Stream stream) const;

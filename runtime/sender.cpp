@@ -171,8 +171,7 @@ void SenderCore::await_sources(device::Lane lane, std::uint64_t first, std::uint
   report_failure(lane);
 }
 
-void SenderCore::drain(std::optional<Timeout> timeout) {
-  base::Limit limit = limit_of(timeout);
+void SenderCore::drain(base::Limit& limit) {
   if (!await_landed(complete(limit), limit)) not_drained();
   check();
 }

@@ -50,7 +50,11 @@ class SenderCore final : public runtime::ChannelEnd {
   bool refuses_next() const noexcept { return epoch() + 1 > limit_.load(std::memory_order_acquire); }
   /// With checks, an acquire that need not wait has its place in the order of verbs, too.
   void order_acquire(Stream stream, std::size_t count = 1);
-  void drain(std::optional<Timeout> timeout);
+  void drain(std::optional<Timeout> timeout) {
+    base::Limit limit = limit_of(timeout);
+    drain(limit);
+  }
+  void drain(base::Limit& limit);
   bool credited();
   // For a host that waits for several ends.
   /// The next `count` puts do not wait for the peer, or are refused.

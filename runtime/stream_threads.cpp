@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <iterator>
 #include <type_traits>
 #include <utility>
 
@@ -104,17 +105,9 @@ void StreamThreads::run(Stream stream, std::function<void(device::Lane)> work) {
 
 bool StreamThreads::close(base::Limit& limit) {
   const std::lock_guard lock(mutex_);
-  for (const auto& line : lines_) {
-    for (ChannelEnd* const end : line->ends()) {
-      base::Limit at_once(Timeout::zero());
-      (void)end->close_within(at_once);
-    }
-  }
-  for (const auto& line : lines_) {
-    for (ChannelEnd* const end : line->ends()) {
-      if (!end->close_within(limit)) return false;
-    }
-  }
+  std::vector<ChannelEnd*> ends;
+  for (const auto& line : lines_) std::ranges::copy(line->ends(), std::back_inserter(ends));
+  if (!detail::close_all(ends, limit)) return false;
   lines_.clear();
   return true;
 }

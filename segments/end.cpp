@@ -9,6 +9,7 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "runtime/engine.hpp"
+#include "runtime/kept.hpp"
 
 namespace sluice::segments {
 
@@ -73,7 +74,7 @@ void End::check() const {
     fate_->check();
     ends_.front()->check();
   } catch (const Error& reason) {
-    throw error(reason.code(), reason.what());
+    throw error(reason.code(), detail::without_kind(reason));
   }
 }
 
@@ -151,14 +152,9 @@ void End::wait_connected(std::optional<Timeout> timeout) {
 bool End::shut(base::Limit& limit) {
   if (!threads_->close(limit)) return false;
   stop();
-  for (runtime::ChannelEnd* const end : ends_) {
-    base::Limit at_once(Timeout::zero());
-    fate_->leave(*end);
-    (void)end->close_within(at_once);
-  }
-  const bool all = std::ranges::all_of(ends_, [&](runtime::ChannelEnd* end) { return end->close_within(limit); });
-  closed_ = all;
-  return all;
+  for (const runtime::ChannelEnd* const end : ends_) fate_->leave(*end);
+  closed_ = detail::close_all(ends_, limit);
+  return closed_;
 }
 
 void End::close(std::optional<Timeout> timeout) {
@@ -168,7 +164,7 @@ void End::close(std::optional<Timeout> timeout) {
   if (!shut(limit)) throw error(Code::timeout, "close: the memory is still in use");
 }
 
-/// The handles of the derived class notify the peer if an exception unwinds the stack.
+/// An exception that unwinds the stack ends the channels here, since a WaitAny may keep this end.
 bool End::leave() noexcept {
   if (closed_ || !origin.here()) return true;
   closing_ = true;
@@ -192,6 +188,7 @@ bool End::leave() noexcept {
   wake();
   threads_->clear();
   stop();
+  for (runtime::ChannelEnd* const end : ends_) runtime::abandon(end->shared_from_this());
   return true;
 }
 

@@ -64,7 +64,7 @@ bool SenderEnd::put(const Range& range, base::Limit& limit) {
     written_.remove(range);
     lane->busy = false;
     wake();
-    throw error(reason.code(), reason.what());
+    throw error(reason.code(), detail::without_kind(reason));
   }
   return true;
 }

@@ -23,14 +23,13 @@ std::string bytes_text(std::uint64_t bytes) { return std::to_string(bytes) + " b
 
 void Core::commit(Stream stream, std::optional<Timeout> timeout) {
   check_recording();
-  base::Limit limit(timeout.value_or(context_.connect_timeout()));
+  const Timeout stated = timeout.value_or(context_.connect_timeout());
+  base::Limit limit(stated);
   check_events();
   state_ = State::broken;  // until all is done
   on_gpu_ = device::of_gpu(stream);
-  agree(stream, limit);
-  const auto connect = [&](ChannelHandle& end) { end.wait_connected(left_of(limit)); };
-  for (Outgoing& out : outgoing_) connect(out.end);
-  for (Incoming& in : incoming_) connect(in.end);
+  agree(stream, limit, stated);
+  for (runtime::ChannelEnd* const end : ends()) end->wait_connected(limit, stated);
   if (on_gpu_) reach_from(stream);
   state_ = State::committed;
 }
@@ -46,9 +45,9 @@ void Core::check_events() const {
   }
 }
 
-void Core::agree(Stream stream, base::Limit& limit) {
+void Core::agree(Stream stream, base::Limit& limit, Timeout stated) {
   const std::vector<Landing> landings = landings_of(receives_, options_.pack_up_to);
-  const auto tables = exchange_tables(context_, name_, entries_of(landings), peers(), limit);
+  const auto tables = exchange_tables(context_, name_, entries_of(landings), peers(), limit, stated);
   const Ordered sends = ordered(sends_);
   const Ordered receives = ordered(receives_);
   for (const auto& [peer, entries] : tables) {

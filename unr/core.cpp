@@ -80,13 +80,19 @@ void Core::close(std::optional<Timeout> timeout) {
   if (state_ == State::closed) return;
   state_ = State::broken;
   base::Limit limit(timeout.value_or(context_.connect_timeout()));
-  const auto shut = [&](ChannelHandle& end) {
-    if (end.peer() >= 0) end.close(left_of(limit));
-  };
-  for (Outgoing& out : outgoing_) shut(out.end);
-  for (Incoming& in : incoming_) shut(in.end);
+  if (!detail::close_all(ends(), limit)) throw error(Code::timeout, "not closed in time: its memory is still in use");
   for (const Incoming& in : incoming_) await_unpacked(in, limit);
   state_ = State::closed;
+}
+
+std::vector<runtime::ChannelEnd*> Core::ends() const {
+  std::vector<runtime::ChannelEnd*> ends;
+  const auto add = [&](const ChannelHandle& handle) {
+    if (const auto& end = detail::ChannelAccess::end(handle)) ends.push_back(end.get());
+  };
+  for (const Outgoing& out : outgoing_) add(out.end);
+  for (const Incoming& in : incoming_) add(in.end);
+  return ends;
 }
 
 /// The copies stand behind the last verb of the channel, which its end awaits.
@@ -99,8 +105,15 @@ void Core::await_unpacked(const Incoming& in, base::Limit& limit) const {
     if (limit.over() && !passed()) throw error(Code::timeout, "a stream has not unpacked a message", in.end.peer());
 }
 
+/// Signals may outlive the plan, and the channels with them.
 void Core::leave() noexcept {
-  if (!origin.here() || std::uncaught_exceptions() > 0) return;
+  if (!origin.here()) return;
+  if (std::uncaught_exceptions() > 0) {
+    state_ = State::closed;
+    outgoing_.clear();
+    incoming_.clear();
+    return;
+  }
   try {
     close(kContextTimeout);
   } catch (const std::exception& reason) {

@@ -111,9 +111,12 @@ class Core : public std::enable_shared_from_this<Core> {
  private:
   enum class State : std::uint8_t { recording, committed, broken, closed };
 
+  /// The open channels.
+  std::vector<runtime::ChannelEnd*> ends() const;
+
   // commit.cpp
   void check_events() const;
-  void agree(Stream stream, base::Limit& limit);
+  void agree(Stream stream, base::Limit& limit, Timeout stated);
   std::vector<Entry> entries_of(const std::vector<Landing>& landings) const;
   std::vector<Rank> peers() const;
   /// `all`: the sends or the receives.

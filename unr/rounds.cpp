@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
-#include <string_view>
 #include <thread>
 
 #include "device/copy.hpp"
@@ -12,13 +11,6 @@
 
 namespace sluice::unr {
 namespace {
-
-/// The text of an error without its kind, which the next one names again.
-std::string without_kind(const Error& error) {
-  const std::string_view what = error.what();
-  const std::string kind = std::string(name(error.code())) + ": ";
-  return std::string(what.starts_with(kind) ? what.substr(kind.size()) : what);
-}
 
 bool changes_nothing(Code code) noexcept {
   return code == Code::misuse || code == Code::unsupported || code == Code::bad_argument;
@@ -33,6 +25,17 @@ bool may_put(Outgoing& out) {
   } catch (const Error&) {
     if (!detail::core_of(out.end).refuses_next()) throw;
     return true;
+  }
+}
+
+/// False: not within the limit.
+bool drain_within(base::Limit& limit, detail::SenderCore& sender) {
+  try {
+    sender.drain(limit);
+    return true;
+  } catch (const Error& reason) {
+    if (reason.code() != Code::timeout || sender.failed()) throw;
+    return false;
   }
 }
 
@@ -74,7 +77,7 @@ auto Core::named(const SignalCore& signal, Rank peer, Key key, Call call) const 
   try {
     return call();
   } catch (const Error& reason) {
-    throw error(reason.code(), signal, without_kind(reason), peer, key);
+    throw error(reason.code(), signal, detail::without_kind(reason), peer, key);
   }
 }
 
@@ -188,7 +191,10 @@ void Core::wait(SignalCore& signal, Stream stream) {
   for (const std::size_t route : signal.incoming) {
     Incoming& in = incoming_[route];
     named(signal, in.end.peer(), in.first, [&] {
-      if (!in.landed) in.end.wait(stream);
+      if (!in.landed)
+        in.end.wait(stream);
+      else
+        detail::core_of(in.end).check_bindable(stream);
       in.landed = true;
       unpack(in, stream);
     });
@@ -211,7 +217,7 @@ void Core::wait(SignalCore& signal, Stream stream) {
 /// Blocks the host until the message is in the program's memory. If the wait for it is enqueued, the stream must come
 /// to it, since it may have to unpack.
 bool Core::await_landed(Incoming& in, bool is_enqueued, base::Limit& limit) const {
-  if (!in.landed && !in.end.wait_for(left_of(limit))) {
+  if (!in.landed && !wait_within(limit, in.end)) {
     if (in.end.closed()) throw closed_by(in.end.peer());
     return false;
   }
@@ -248,13 +254,11 @@ bool Core::wait_for(SignalCore& signal, Timeout timeout) {
   }
   for (const std::size_t route : signal.outgoing) {
     Outgoing& out = outgoing_[route];
-    try {
+    const bool arrived = named(signal, out.end.peer(), out.first, [&] {
       check_put(signal, out);
-      out.end.drain(left_of(limit));
-    } catch (const Error& reason) {
-      if (reason.code() == Code::timeout) return false;
-      throw error(reason.code(), signal, without_kind(reason), out.end.peer(), out.first);
-    }
+      return drain_within(limit, detail::core_of(out.end));
+    });
+    if (!arrived) return false;
   }
   signal.triggered = true;
   return true;
@@ -281,11 +285,14 @@ void Core::reset(SignalCore& signal, Stream stream) {
     wait(signal, stream);
   }
   std::optional<Error> failure;
+  std::size_t released = 0;
   for (const std::size_t route : signal.incoming) {
     Incoming& in = incoming_[route];
     try {
       named(signal, in.end.peer(), in.first, [&] { in.end.release(stream); });
-    } catch (const Error& reason) {  // the others are freed all the same
+      ++released;
+    } catch (const Error& reason) {  // the others are freed all the same, unless all refuse the stream
+      if (released == 0 && !detail::core_of(in.end).failed()) throw;
       if (!failure) failure = reason;
     }
     in.landed = in.unpacked = false;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "unr/table.hpp"
 
-#include <sluice/channel.hpp>
 #include <sluice/error.hpp>
 
 #include <algorithm>
@@ -10,6 +9,8 @@
 #include <cstring>
 #include <deque>
 #include <thread>
+
+#include "runtime/cores.hpp"
 
 namespace sluice::unr {
 namespace {
@@ -66,7 +67,7 @@ void await_room(Context& context, Line& line, base::Limit& limit) {
 }
 
 void receive(Context& context, Line& line, base::Limit& limit) {
-  if (!line.in.wait_for(left_of(limit)))
+  if (!wait_within(limit, line.in))
     throw Error(Code::timeout, context.rank(), line.in.peer(), 0, 0, "the messages of a plan have not been told");
   Chunk chunk;
   std::memcpy(&chunk, line.in_slot.data(), sizeof chunk);
@@ -78,7 +79,7 @@ void receive(Context& context, Line& line, base::Limit& limit) {
 
 std::map<Rank, std::vector<Entry>> exchange_tables(Context& context, const std::string& name,
                                                    const std::vector<Entry>& own, const std::vector<Rank>& peers,
-                                                   base::Limit& limit) {
+                                                   base::Limit& limit, Timeout stated) {
   Scope scope = context.scope("unr tables: " + name);
   const std::string text = "the messages of plan '" + name + "'";
   std::deque<Line> lines;
@@ -93,10 +94,9 @@ std::map<Rank, std::vector<Entry>> exchange_tables(Context& context, const std::
     line.given = std::move(given[peer]);
     line.left = line.given.size();
   }
-  for (Line& line : lines) {
-    line.out.wait_connected(left_of(limit));
-    line.in.wait_connected(left_of(limit));
-  }
+  std::vector<runtime::ChannelEnd*> ends;
+  for (const Line& line : lines) ends.insert(ends.end(), {&detail::core_of(line.out), &detail::core_of(line.in)});
+  for (runtime::ChannelEnd* const end : ends) end->wait_connected(limit, stated);
   // Step by step, so that no rank waits for room at a peer that waits for room here.
   for (std::size_t first = 0; !std::ranges::all_of(lines, &Line::is_done); first += Chunk().entries.size()) {
     for (Line& line : lines) {
@@ -107,12 +107,10 @@ std::map<Rank, std::vector<Entry>> exchange_tables(Context& context, const std::
     for (Line& line : lines)
       if (!line.told || line.got.size() < line.expected) receive(context, line, limit);
   }
+  if (!detail::close_all(ends, limit))
+    throw Error(Code::timeout, context.rank(), -1, 0, 0, "the channels for " + text + " have not closed");
   std::map<Rank, std::vector<Entry>> found;
-  for (Line& line : lines) {
-    line.out.close(left_of(limit));
-    line.in.close(left_of(limit));
-    found[line.in.peer()] = std::move(line.got);
-  }
+  for (Line& line : lines) found[line.in.peer()] = std::move(line.got);
   return found;
 }
 

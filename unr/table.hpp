@@ -2,6 +2,7 @@
 // The messages of a plan, which ranks exchange before its first round.
 #pragma once
 
+#include <sluice/channel.hpp>
 #include <sluice/context.hpp>
 #include <sluice/types.hpp>
 
@@ -33,12 +34,14 @@ struct Entry {
 /// @throws Error of a channel; {Code::timeout}: a peer has not called it
 std::map<Rank, std::vector<Entry>> exchange_tables(Context& context, const std::string& name,
                                                    const std::vector<Entry>& own, const std::vector<Rank>& peers,
-                                                   base::Limit& limit);
+                                                   base::Limit& limit, Timeout stated);
 
-/// Time that is left, for a call that takes a limit of its own.
-inline Timeout left_of(base::Limit& limit) {
-  static_cast<void>(limit.over());
-  return limit.left();
+/// Receiver::wait_for, as one of several waits with one limit.
+inline bool wait_within(base::Limit& limit, Receiver& receiver) {
+  do {
+    if (receiver.wait_for(limit.step())) return true;
+  } while (!receiver.closed() && !limit.over());
+  return false;
 }
 
 }  // namespace sluice::unr

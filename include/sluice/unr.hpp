@@ -132,7 +132,8 @@ class SLUICE_EXPORT Plan {
   Plan(Context& context, std::string_view name, const Options& options = {});
   Plan(Plan&&) noexcept;
   Plan& operator=(Plan&&) noexcept;
-  /// Closes as `close` does, with the connect timeout; an error is logged.
+  /// Closes as `close` does, with the connect timeout; an error is logged. If an exception is unwinding the stack, the
+  /// channels of the peers fail with {Code::peer_lost}.
   ~Plan();
 
   /// A signal of this plan. `events`: how many messages trigger it; 0: as many as are recorded with it.

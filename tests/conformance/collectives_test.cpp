@@ -931,6 +931,24 @@ TEST_P(Collectives, refuse_what_is_wrong) {
   });
 }
 
+/// One limit holds for all ranks, of which the last is late and rank 1 later.
+TEST_P(Collectives, that_a_rank_has_not_made_name_the_limit) {
+  if (GetParam().ranks < 3) return;
+  run_peers(peers(), [](Context& context) {
+    Member member(context, 64, 8 * static_cast<std::size_t>(context.size()));
+    if (context.rank() == context.size() - 1) std::this_thread::sleep_for(20ms);
+    if (context.rank() == 1) board().await(kGo, 1);
+    Collective all = gather(context, kName, member.from.slice(0, 8), context.rank() == 0 ? member.to : Slice(), 0);
+    if (context.rank() == 0) {
+      const auto error = expect_code(Code::timeout, [&] { all.wait_connected(100ms); });
+      EXPECT_NE(std::string(error->what()).find("not connected after 100 ms"), std::string::npos) << error->what();
+      board().set(kGo, 1);
+    }
+    all.wait_connected();
+    board().meet(context);
+  });
+}
+
 TEST_P(Collectives, find_ranks_that_disagree) {
   if (GetParam().ranks != 2) return;
   run_peers(with_untold(peers()), [](Context& context) {

@@ -370,17 +370,24 @@ TEST_P(Segments, an_end_that_an_exception_destroys_is_lost_to_its_peer) {
       side.put(0, 10);
       side.synchronize();
       board().meet(context);
-      expect_code(Code::peer_lost, [&] {
+      const auto error = expect_code(Code::peer_lost, [&] {
         for (;;) side.sender.i_put(0, 10, 15s);
       });
+      const std::string text = error->what();
+      EXPECT_EQ(text.find("peer_lost: "), text.rfind("peer_lost: ")) << text;
+      board().meet(context);
     } else {
       side.receiver.wait(0, 10, 15s);
       board().meet(context);
+      WaitAny any;
+      any.add(side.receiver, 0, 10);
       const auto fails = [&] {
         const SegmentReceiver gone = std::move(side.receiver);
         throw std::runtime_error("on purpose");
       };
       EXPECT_THROW(fails(), std::runtime_error);
+      EXPECT_FALSE(any.wait(15s));
+      board().meet(context);
     }
   });
 }

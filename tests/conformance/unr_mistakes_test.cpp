@@ -3,7 +3,9 @@
 // and the epoch.
 #include <array>
 #include <atomic>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/conformance/cases.hpp"
@@ -277,6 +279,52 @@ TEST_P(UnrMistakes, a_wait_for_a_peer_that_has_closed) {
   });
 }
 
+/// The limit of the context is that of the second put, which waits for the reset.
+TEST_P(UnrMistakes, a_wait_for_sends_whose_put_has_run_out_of_time) {
+  if (!GetParam().host || GetParam().cuda) return;
+  Peers peers = with_untold(GetParam().peers());
+  peers.timeout = 50ms;
+  run_peers(peers, [](Context& context) {
+    OneWayPlan side(context, GetParam());
+    if (side.rank == 0) {
+      side.plan.start(side.stream());
+      EXPECT_TRUE(side.signal.wait_for(20s));
+      side.signal.reset(side.stream());
+      side.plan.start(side.stream());
+      const auto error = expect_code(Code::timeout, [&] {
+        while (!side.signal.wait_for(20s)) {
+        }
+      });
+      EXPECT_NE(std::string(error->what()).find("signal 'sent'"), std::string::npos) << error->what();
+    }
+    board().meet(context);
+  });
+}
+
+/// The signal keeps what the plan had.
+TEST_P(UnrMistakes, a_signal_of_a_plan_that_an_exception_has_destroyed) {
+  run_peers(with_untold(GetParam().peers()), [](Context& context) {
+    unr::Signal signal;
+    const auto fails = [&] {
+      OneWayPlan side(context, GetParam());
+      signal = side.signal;
+      board().meet(context);
+      if (side.rank == 0) throw std::runtime_error("on purpose");
+      expect_code(Code::peer_lost, [&] {
+        while (!side.signal.wait_for(20s)) {
+        }
+      });
+    };
+    if (context.rank() == 0) {
+      EXPECT_THROW(fails(), std::runtime_error);
+      expect_code(Code::misuse, [&] { (void)signal.wait_for(0ns); });
+    } else {
+      fails();
+    }
+    board().meet(context);
+  });
+}
+
 /// None is a wait for messages that the receiver has, and whose memory it never frees again.
 TEST_P(UnrMistakes, none_is_a_wait_for_sends_to_a_peer_that_has_closed) {
   run_peers(with_untold(GetParam().peers()), [](Context& context) {
@@ -302,6 +350,37 @@ TEST_P(UnrMistakes, none_is_a_wait_for_sends_to_a_peer_that_has_closed) {
 
 /// In one put that is packed, and in two.
 constexpr std::array<std::size_t, 2> kPackUpTo{4096, 1024};
+
+/// Before the wait for what has arrived, and behind it.
+TEST_P(UnrMistakes, a_reset_on_a_stream_that_was_moved_from) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    HostStream gone;
+    const HostStream taken = std::move(gone);
+    for (const std::size_t pack_up_to : kPackUpTo) {
+      OneWayPlan side(context, GetParam(), {.pack_up_to = pack_up_to});
+      for (std::uint64_t round = 1; round <= 2; ++round) {
+        if (side.rank == 0) {
+          fill(side.memory.bytes(), {0, kTag, round});
+          side.plan.start(side.stream());
+          EXPECT_TRUE(side.signal.wait_for(20s));
+        }
+        board().meet(context);
+        const auto refused = [&] {
+          if (side.rank == 1) expect_code(Code::misuse, [&] { side.signal.reset(Stream::host(gone)); });
+        };
+        refused();
+        side.signal.wait(side.stream());
+        context.synchronize(side.stream());
+        EXPECT_EQ(difference(side.memory.bytes(), {0, kTag, round}), "");
+        refused();
+        EXPECT_EQ(side.signal.epoch(), round);
+        side.signal.reset(side.stream());
+      }
+      context.synchronize(side.stream());
+      board().meet(context);
+    }
+  });
+}
 
 /// A wait that is only enqueued says nothing of what has arrived.
 TEST_P(UnrMistakes, a_second_wait_elsewhere_while_the_first_is_enqueued) {

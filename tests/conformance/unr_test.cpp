@@ -254,6 +254,31 @@ TEST_P(UnrPlans, send_to_the_others_when_a_peer_has_closed) {
   });
 }
 
+/// One limit holds for all ranks that have not committed, however late the others were.
+TEST_P(UnrPlans, that_a_rank_does_not_commit_name_the_limit) {
+  if (GetParam().ranks != 3) return;
+  run_peers(with_untold(peers()), [](Context& context) {
+    UnrSide side(context, 64, 64);
+    unr::Plan plan(context, "late");
+    unr::Signal arrived = plan.signal("arrived");
+    if (context.rank() == 0) {
+      for (const Rank to : {1, 2}) plan.isend(side.source.all(), to, 7);
+      const auto error = expect_code(Code::timeout, [&] { plan.commit(side.stream(), 100ms); });
+      EXPECT_NE(std::string(error->what()).find("not connected after 100 ms"), std::string::npos) << error->what();
+    } else {
+      plan.irecv(side.target.all(), 0, 7, arrived);
+      std::this_thread::sleep_for(20ms);
+      if (context.rank() == 1) {
+        try {
+          plan.commit(side.stream());
+        } catch (const Error&) {  // rank 0 may have given up
+        }
+      }
+    }
+    board().meet(context);
+  });
+}
+
 /// Only what the receiver waits for together travels together.
 TEST_P(UnrPlans, pack_by_peer_and_signal) {
   if (GetParam().ranks != 2) return;
