@@ -150,6 +150,7 @@ class MappedPut final : public StreamPut {
       if constexpr (base::races::kOn) {
         if (lane.gpu == nullptr) base::races::put_wrote(signal_.word);
       }
+      if (lane.host != nullptr) lane.host->let_go();
     }
     raise_signal(lane, signal_, epoch);
     if (part.bytes >= kLeastFetched && part.bytes <= kMostFetched) fetch_next(lane, epoch + 1, part);

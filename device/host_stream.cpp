@@ -247,6 +247,7 @@ bool HostStream::Impl::run_next(Whose most) noexcept {
     run(work(next), next.whose);
   }
   work(next).~Work();
+  if (held_back_.give != nullptr && held_behind_ != head) let_go();
   head_.store(head + 1, std::memory_order_release);
   if ((head + 1) % batch() == 0) room_.wake();
   return true;
@@ -281,7 +282,7 @@ void HostStream::Impl::run(Work& work, Whose whose) noexcept {
   if (track_ == base::trace::kNone) [[likely]]
     return perform(work);
   const base::trace::OnTrack here(track_);
-  if (whose == Whose::own) return perform(work);
+  if (whose != Whose::users) return perform(work);
   const base::trace::Span slice("callable");
   perform(work);
 }

@@ -423,14 +423,14 @@ class ChannelEnd : public EndInfo,
   }
   struct NeverBrief {};
   /// Like device::in_order. Work that a GPU's driver refuses fails the channel; `refused` then makes sure that nothing
-  /// waits for it. `is_brief`: of HostStream::Impl::run_now.
-  template <class F, class Refused, class IsBrief = NeverBrief>
+  /// waits for it. `is_brief`: of HostStream::Impl::run_now. `kPuts`: the work is a put.
+  template <bool kPuts = false, class F, class Refused, class IsBrief = NeverBrief>
   [[gnu::always_inline]] void issue(Stream stream, F work, Refused refused, IsBrief is_brief = {}) {
     if (stream.kind() == Stream::Kind::program_order) [[likely]]
       return work(device::Lane{});
-    issue_later(stream, std::move(work), std::move(refused), is_brief);
+    issue_later<kPuts>(stream, std::move(work), std::move(refused), is_brief);
   }
-  template <class F, class Refused, class IsBrief>
+  template <bool kPuts, class F, class Refused, class IsBrief>
   [[gnu::noinline]] void issue_later(Stream stream, F work, Refused refused, IsBrief is_brief) {
     if (stream.kind() == Stream::Kind::host) {
       auto* const host = static_cast<HostStream::Impl*>(stream.handle());
@@ -438,7 +438,7 @@ class ChannelEnd : public EndInfo,
         const auto now = [&] { work(device::Lane{host}); };
         if (!checked() && host->run_now(is_brief, now)) return;
       }
-      return give_to_host(host, std::move(work));
+      return give_to_host(host, std::move(work), kPuts);
     }
     try {
       device::on_gpu(device::GpuCall(stream, gpu_use()->gpu()), std::move(work));
@@ -453,9 +453,9 @@ class ChannelEnd : public EndInfo,
     return shared_from_this();
   }
   template <class F>
-  void give_to_host(HostStream::Impl* host, F work) {
+  void give_to_host(HostStream::Impl* host, F work, bool puts) {
     if (!checked()) [[likely]]
-      return device::on_host(host, std::move(work));
+      return device::on_host(host, std::move(work), puts);
     const Call call = checks_->user.current();
     const std::uint64_t epoch = epoch_of(call.verb);
     const std::uint64_t number = checks_->order.enqueue({call, epoch, host->name()});

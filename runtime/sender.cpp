@@ -112,7 +112,7 @@ void SenderCore::put(Stream stream, backends::Range part) {
   if (part.offset > slot_bytes || part.bytes > slot_bytes - part.offset) refuse_part(part);
   const std::uint64_t epoch = begin();
   announce(epoch, part);
-  issue(
+  issue<true>(
       stream, [ this, epoch, part ](device::Lane lane) __attribute__((always_inline)) { fire(lane, epoch, part); },
       [this, stream] { put_refused(stream); }, [this, epoch, part] { return is_brief(epoch, part); });
   if (stream.kind() != Stream::Kind::host) check();
