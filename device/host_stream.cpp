@@ -247,7 +247,8 @@ bool HostStream::Impl::run_next(Whose most) noexcept {
     run(work(next), next.whose);
   }
   work(next).~Work();
-  if (held_back_.give != nullptr && held_behind_ != head) let_go();
+  if (held_back_.give != nullptr && held_behind_ != head) [[unlikely]]
+    give_held_back();
   head_.store(head + 1, std::memory_order_release);
   if ((head + 1) % batch() == 0) room_.wake();
   return true;
@@ -262,6 +263,11 @@ void HostStream::Impl::rewind() noexcept {
   if (!tail_.compare_exchange_strong(head, next, std::memory_order_relaxed)) return;
   head_.store(next, std::memory_order_release);
   room_.wake();
+}
+
+void HostStream::Impl::give_held_back() noexcept {
+  const Credit credit = std::exchange(held_back_, {});
+  credit.give(this, credit.end, credit.epoch);
 }
 
 bool HostStream::Impl::run_late(Whose most) noexcept {

@@ -98,10 +98,8 @@ struct HostStream::Impl {
   /// The peer whose credit is held back; -1: none is.
   int held_back_from() const noexcept { return held_back_.peer; }
   void let_go() noexcept {
-    if (held_back_.give == nullptr) [[likely]]
-      return;
-    const Credit credit = std::exchange(held_back_, {});
-    credit.give(this, credit.end, credit.epoch);
+    if (held_back_.give != nullptr) [[unlikely]]
+      give_held_back();
   }
 
   /// True if the calling thread runs this stream now.
@@ -188,6 +186,7 @@ struct HostStream::Impl {
   /// items at most, which never exhausts them.
   std::uint64_t far() const noexcept { return std::max<std::uint64_t>(64, mask_ / 1024); }
   bool run_next(Whose most) noexcept;
+  [[gnu::noinline]] void give_held_back() noexcept;
   bool run_late(Whose most) noexcept;
   void run(Work& work, Whose whose) noexcept;
   template <class F>

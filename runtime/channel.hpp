@@ -366,6 +366,7 @@ class ChannelEnd : public EndInfo,
 
  protected:
   static constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
+  static constexpr int kDeep = 4;  // slots from which on many epochs are under way at a time
 
   /// The epoch whose word some enqueued work may be waiting for; 0: none.
   virtual std::uint64_t waits_for() const noexcept = 0;
@@ -475,6 +476,8 @@ class ChannelEnd : public EndInfo,
       throw;
     }
   }
+  /// The word of the peer's end that this one raises lies in a line with others. Once connected.
+  bool shares_line() const noexcept { return peer_depth_.load(std::memory_order_relaxed) < kDeep; }
   /// True if the put, or credit, of this end is done by stores of the stream alone. False for an end that has failed.
   bool fires_by_stores() const noexcept { return connected() && mapped_ != nullptr && mapped_->by_host() && !shut(); }
   /// Blocks the host: a GPU's stream cannot be given more before.
