@@ -80,7 +80,7 @@ class ReceiverCore final : public runtime::ChannelEnd {
     fail_if_stopped(lane);
     await_connected(lane, epoch);
     report_failure(lane, false);
-    if (lane.host != nullptr && slot_bytes >= kLongCopy && shares_line() && goes_with_next_put(lane, epoch)) return;
+    if (lane.host != nullptr && slot_bytes >= kLongCopy && depth() < kDeep && goes_with_next_put(lane, epoch)) return;
     if (!base::trace::on()) [[likely]]
       return enqueue(lane, epoch, {});
     device::trace_slice(lane, "release", traced, epoch, 0, base::trace::Arrow::none,
