@@ -131,6 +131,11 @@ class MappedPut final : public StreamPut {
     if (!watch_.shut()) MappedPut::move(lane, epoch, part);
     complete(lane, epoch);
   }
+  /// On a host stream: the credit that it holds back leaves between the bytes and the signal.
+  [[gnu::noinline]] void enqueue_and_let_go(device::Lane lane, std::uint64_t epoch, Range part) {
+    if (!watch_.shut()) move_and<true>(lane, epoch, part);
+    complete(lane, epoch);
+  }
   std::optional<ByKernel> by_kernel(device::Driver* driver) override;
   std::string describe() const override;
   /// No GPU's driver takes part in a put from the host.
@@ -145,12 +150,17 @@ class MappedPut final : public StreamPut {
     return true;
   }
   [[gnu::always_inline]] void move(device::Lane lane, std::uint64_t epoch, Range part) override {
+    move_and<false>(lane, epoch, part);
+  }
+  template <bool kLetsGo>
+  [[gnu::always_inline]] void move_and(device::Lane lane, std::uint64_t epoch, Range part) {
     if (part.bytes != 0) {
       if (!copy(lane, target_.at(epoch) + part.offset, source_.at(epoch) + part.offset, part.bytes)) return;
       if constexpr (base::races::kOn) {
         if (lane.gpu == nullptr) base::races::put_wrote(signal_.word);
       }
     }
+    if constexpr (kLetsGo) lane.host->let_go();
     raise_signal(lane, signal_, epoch);
     if (part.bytes >= kLeastFetched && part.bytes <= kMostFetched) fetch_next(lane, epoch + 1, part);
   }

@@ -129,8 +129,8 @@ inline bool usable(Stream stream) noexcept {
 
 /// Out of line, so that program order carries none of its code.
 template <class F>
-[[gnu::noinline]] void on_host(HostStream::Impl* host, F work) {
-  host->enqueue([work = std::move(work), host]() mutable { work(Lane{host}); });
+[[gnu::noinline]] void on_host(HostStream::Impl* host, F work, bool puts = false) {
+  host->enqueue([work = std::move(work), host]() mutable { work(Lane{host}); }, puts);
 }
 
 /// True for a GPU's stream.

@@ -249,6 +249,8 @@ bool HostStream::Impl::run_next(Whose most) noexcept {
     run(work(next), next.whose);
   }
   work(next).~Work();
+  if (held_back_.give != nullptr && held_behind_ != head) [[unlikely]]
+    give_held_back();
   head_.store(head + 1, std::memory_order_release);
   if ((head + 1) % batch() == 0) room_.wake();
   return true;
@@ -263,6 +265,11 @@ void HostStream::Impl::rewind() noexcept {
   if (!tail_.compare_exchange_strong(head, next, std::memory_order_relaxed)) return;
   head_.store(next, std::memory_order_release);
   room_.wake();
+}
+
+void HostStream::Impl::give_held_back() noexcept {
+  const Credit credit = std::exchange(held_back_, {});
+  credit.give(this, credit.end, credit.epoch);
 }
 
 bool HostStream::Impl::run_late(Whose most) noexcept {
@@ -283,7 +290,7 @@ void HostStream::Impl::run(Work& work, Whose whose) noexcept {
   if (track_ == base::trace::kNone) [[likely]]
     return perform(work);
   const base::trace::OnTrack here(track_);
-  if (whose == Whose::own) return perform(work);
+  if (whose != Whose::users) return perform(work);
   const base::trace::Span slice("callable");
   perform(work);
 }

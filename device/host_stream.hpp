@@ -40,11 +40,11 @@ struct HostStream::Impl {
   void push(Work work) { append(work, Whose::users); }
 
   /// Enqueues work of the library itself, which any thread may run: a host that synchronizes runs it at once, which
-  /// saves two changes of thread a step.
+  /// saves two changes of thread a step. `puts`: the work is a put.
   template <class F>
-  void enqueue(F work) {
+  void enqueue(F work, bool puts = false) {
     Work item(std::move(work));
-    append(item, Whose::own);
+    append(item, puts ? Whose::own_put : Whose::own);
   }
 
   /// Runs the library's work in the calling thread if everything before it has run, `is_brief()`, and the stream's
@@ -78,6 +78,31 @@ struct HostStream::Impl {
   void raise_at(std::shared_ptr<Turns> turns, std::uint64_t turn);
   void wait_for(std::shared_ptr<Turns> turns, std::uint64_t turn);
 
+  /// The credit of `epoch`, to `peer`, which a put may let go once it has copied.
+  struct Credit {
+    void (*give)(Impl* stream, void* end, std::uint64_t epoch) = nullptr;
+    void* end = nullptr;
+    std::uint64_t epoch = 0;
+    int peer = -1;
+  };
+  // From inside.
+  /// The next item is there, and is a put.
+  bool next_is_put() const noexcept {
+    const auto next = head_.load(std::memory_order_relaxed) + 1;
+    return is_full(next) && cell(next).whose == Whose::own_put && late_.empty();
+  }
+  /// Gives the credit when the next item, a put, lets it go, or behind that item.
+  void hold_back(const Credit& credit) noexcept {
+    held_back_ = credit;
+    held_behind_ = head_.load(std::memory_order_relaxed);
+  }
+  /// The peer whose credit is held back; -1: none is.
+  int held_back_from() const noexcept { return held_back_.peer; }
+  void let_go() noexcept {
+    if (held_back_.give != nullptr) [[unlikely]]
+      give_held_back();
+  }
+
   /// True if the calling thread runs this stream now.
   bool inside() const noexcept { return current == this; }
 
@@ -106,7 +131,7 @@ struct HostStream::Impl {
  private:
   /// Owner of an item's work. A user's callables run in the stream's own thread, the library's work in any thread that
   /// is at hand.
-  enum class Whose : std::uint8_t { own, users };
+  enum class Whose : std::uint8_t { own_put, own, users };
 
   /// Dozing, the thread is woken for users' work only: it trusts hosts that synchronize to run the rest.
   enum class State : std::uint8_t { awake, dozing, asleep };
@@ -151,6 +176,7 @@ struct HostStream::Impl {
   // Functions of the one thread that runs the stream.
   bool take_over() noexcept { return !taken_.exchange(true, std::memory_order_acquire); }
   void hand_back() noexcept {
+    let_go();
     if ((head_.load(std::memory_order_relaxed) & mask_) >= far()) rewind();
     taken_.store(false, std::memory_order_release);
   }
@@ -161,6 +187,7 @@ struct HostStream::Impl {
   /// items at most, which never exhausts them.
   std::uint64_t far() const noexcept { return std::max<std::uint64_t>(64, mask_ / 1024); }
   bool run_next(Whose most) noexcept;
+  [[gnu::noinline]] void give_held_back() noexcept;
   bool run_late(Whose most) noexcept;
   void run(Work& work, Whose whose) noexcept;
   template <class F>
@@ -245,9 +272,11 @@ struct HostStream::Impl {
   alignas(64) std::atomic<std::uint64_t> tail_{0};  // positions claimed
   std::atomic<std::uint64_t> known_head_{0};        // `head_` as producers saw it last: its line seldom travels
 
-  alignas(64) std::atomic<bool> taken_{false};  // some thread runs the stream; the next four are its own to write
+  alignas(64) std::atomic<bool> taken_{false};  // some thread runs the stream; the next six are its own to write
   std::atomic<std::uint64_t> head_{0};          // the position to run next
   std::atomic<std::uint64_t> late_before_{kNever};
+  Credit held_back_;
+  std::uint64_t held_behind_ = 0;  // the position of the item that holds it back
   std::deque<Late> late_;
   Stop stop_;
 

@@ -45,7 +45,6 @@ std::string disagreement(const EndInfo& end, const RemoteEnd& remote) {
 
 ChannelEnd::ChannelEnd(std::shared_ptr<const Services> services, Opening what)
     : ChannelEnd(std::move(services), std::move(what), backends::Signal{}) {
-  constexpr int kDeep = 4;  // from here on many epochs are under way at a time
   const auto standing = opening.options.depth >= kDeep ? Standing::alone : Standing::together;
   word_ = of_window() ? backends::Signal{&done, &done_parking, {}}  // no peer raises a word of it
                       : services_->registry.take_word(opening.key.world_peer, standing);

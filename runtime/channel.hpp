@@ -366,6 +366,7 @@ class ChannelEnd : public EndInfo,
 
  protected:
   static constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
+  static constexpr int kDeep = 4;  // slots from which on many epochs are under way at a time
 
   /// The epoch whose word some enqueued work may be waiting for; 0: none.
   virtual std::uint64_t waits_for() const noexcept = 0;
@@ -423,14 +424,14 @@ class ChannelEnd : public EndInfo,
   }
   struct NeverBrief {};
   /// Like device::in_order. Work that a GPU's driver refuses fails the channel; `refused` then makes sure that nothing
-  /// waits for it. `is_brief`: of HostStream::Impl::run_now.
-  template <class F, class Refused, class IsBrief = NeverBrief>
+  /// waits for it. `is_brief`: of HostStream::Impl::run_now. `kPuts`: the work is a put.
+  template <bool kPuts = false, class F, class Refused, class IsBrief = NeverBrief>
   [[gnu::always_inline]] void issue(Stream stream, F work, Refused refused, IsBrief is_brief = {}) {
     if (stream.kind() == Stream::Kind::program_order) [[likely]]
       return work(device::Lane{});
-    issue_later(stream, std::move(work), std::move(refused), is_brief);
+    issue_later<kPuts>(stream, std::move(work), std::move(refused), is_brief);
   }
-  template <class F, class Refused, class IsBrief>
+  template <bool kPuts, class F, class Refused, class IsBrief>
   [[gnu::noinline]] void issue_later(Stream stream, F work, Refused refused, IsBrief is_brief) {
     if (stream.kind() == Stream::Kind::host) {
       auto* const host = static_cast<HostStream::Impl*>(stream.handle());
@@ -438,7 +439,7 @@ class ChannelEnd : public EndInfo,
         const auto now = [&] { work(device::Lane{host}); };
         if (!checked() && host->run_now(is_brief, now)) return;
       }
-      return give_to_host(host, std::move(work));
+      return give_to_host(host, std::move(work), kPuts);
     }
     try {
       device::on_gpu(device::GpuCall(stream, gpu_use()->gpu()), std::move(work));
@@ -453,9 +454,9 @@ class ChannelEnd : public EndInfo,
     return shared_from_this();
   }
   template <class F>
-  void give_to_host(HostStream::Impl* host, F work) {
+  void give_to_host(HostStream::Impl* host, F work, bool puts) {
     if (!checked()) [[likely]]
-      return device::on_host(host, std::move(work));
+      return device::on_host(host, std::move(work), puts);
     const Call call = checks_->user.current();
     const std::uint64_t epoch = epoch_of(call.verb);
     const std::uint64_t number = checks_->order.enqueue({call, epoch, host->name()});
@@ -475,6 +476,8 @@ class ChannelEnd : public EndInfo,
       throw;
     }
   }
+  /// The word of the peer's end that this one raises lies in a line with others. Once connected.
+  bool shares_line() const noexcept { return peer_depth_.load(std::memory_order_relaxed) < kDeep; }
   /// True if the put, or credit, of this end is done by stores of the stream alone. False for an end that has failed.
   bool fires_by_stores() const noexcept { return connected() && mapped_ != nullptr && mapped_->by_host() && !shut(); }
   /// Blocks the host: a GPU's stream cannot be given more before.

@@ -144,11 +144,10 @@ bool ReceiverCore::spin_for_epoch(std::uint64_t epoch) {
   return false;
 }
 
-/// The peer's credit of the epoch before lies beside the signal, and leaves before a long copy. A look in between takes
-/// their line away from the peer, which must fetch it again for the signal.
+/// The peer's credit of the epoch before may leave before the copy. A look in between takes the line of credit and
+/// signal away from the peer, which must fetch it again.
 void ReceiverCore::pause_for_signal(std::uint64_t epoch) const noexcept {
-  constexpr std::size_t kLongCopy = 4096;  // a shorter one takes less time than the credit's line
-  constexpr int kLooks = 24;               // about 1 us, like the looks without a pause of base::wait_until
+  constexpr int kLooks = 24;  // about 1 us, like the looks without a pause of base::wait_until
   if (slot_bytes < kLongCopy || helper() != nullptr) return;
   for (int i = 0; i < kLooks && !base::reached(*word_.word, epoch); ++i) base::pause();
 }
@@ -176,6 +175,15 @@ void ReceiverCore::release(Stream stream) {
   issue(
       stream, [this, epoch](device::Lane lane) { give_back(lane, epoch); }, [this, stream] { release_refused(stream); },
       [this] { return fires_by_stores(); });
+}
+
+bool ReceiverCore::goes_with_next_put(device::Lane lane, std::uint64_t epoch) {
+  if (base::trace::on() || !fires_by_stores() || !shares_line() || !lane.host->next_is_put()) return false;
+  constexpr auto give = [](HostStream::Impl* stream, void* end, std::uint64_t credited) {
+    static_cast<ReceiverCore*>(end)->enqueue(device::Lane{stream}, credited, {});
+  };
+  lane.host->hold_back({give, this, epoch, opening.peer});
+  return true;
 }
 
 void ReceiverCore::release_in(device::Lane lane) {

@@ -80,6 +80,7 @@ class ReceiverCore final : public runtime::ChannelEnd {
     fail_if_stopped(lane);
     await_connected(lane, epoch);
     report_failure(lane, false);
+    if (lane.host != nullptr && slot_bytes >= kLongCopy && depth() < kDeep && goes_with_next_put(lane, epoch)) return;
     if (!base::trace::on()) [[likely]]
       return enqueue(lane, epoch, {});
     device::trace_slice(lane, "release", traced, epoch, 0, base::trace::Arrow::none,
@@ -104,7 +105,13 @@ class ReceiverCore final : public runtime::ChannelEnd {
   base::EndCounts counts() const noexcept override { return {epoch(), waits_completed(), released(), depth()}; }
 
  private:
+  /// The credit of an epoch lies beside the signal. Between that and a copy of so many bytes the peer looks at them.
+  static constexpr std::size_t kLongCopy = 4096;
+
   [[noreturn, gnu::cold]] void refuse_release(std::uint64_t epoch) const;
+  /// On a host stream: the credit leaves between the copy and the signal of a put that stands behind it already, so
+  /// that their line travels once.
+  bool goes_with_next_put(device::Lane lane, std::uint64_t epoch);
   std::uint64_t waits_for() const noexcept override;
   std::pair<base::Lack, std::uint64_t> lacks(std::uint64_t epoch) const noexcept override;
   void reach_own(device::Driver& driver) override;

@@ -112,10 +112,24 @@ void SenderCore::put(Stream stream, backends::Range part) {
   if (part.offset > slot_bytes || part.bytes > slot_bytes - part.offset) refuse_part(part);
   const std::uint64_t epoch = begin();
   announce(epoch, part);
-  issue(
+  issue<true>(
       stream, [ this, epoch, part ](device::Lane lane) __attribute__((always_inline)) { fire(lane, epoch, part); },
       [this, stream] { put_refused(stream); }, [this, epoch, part] { return is_brief(epoch, part); });
   if (stream.kind() != Stream::Kind::host) check();
+}
+
+bool SenderCore::fire_with_credit(device::Lane lane, std::uint64_t epoch, backends::Range part) {
+  constexpr std::size_t kMostBytes = 32 * 1024;
+  const bool may = lane.host->held_back_from() == opening.peer && part.bytes <= kMostBytes && fires_by_stores() &&
+                   shares_line() && has_credit(epoch);
+  if (may) {
+    report_failure(lane);
+    tell_of_firing(lane, epoch, part);
+    mapped_->enqueue_and_let_go(lane, epoch, part);
+  } else {
+    lane.host->let_go();
+  }
+  return may;
 }
 
 void SenderCore::await_credit_slowly(device::Lane lane, std::uint64_t epoch) {

@@ -139,6 +139,7 @@ class SenderCore final : public runtime::ChannelEnd {
   /// The put itself, on the lane.
   [[gnu::always_inline]] void fire(device::Lane lane, std::uint64_t epoch, backends::Range part) {
     fail_if_stopped(lane);
+    if (lane.host != nullptr && lane.host->held_back_from() >= 0 && fire_with_credit(lane, epoch, part)) return;
     await_credit(lane, epoch);
     report_failure(lane);
     if (!base::trace::on()) [[likely]]
@@ -152,6 +153,9 @@ class SenderCore final : public runtime::ChannelEnd {
     constexpr std::size_t kMostBytes = 8192;
     return part.bytes <= kMostBytes && fires_by_stores() && has_credit(epoch);
   }
+  /// The credit that the stream holds back leaves with the signal of this put, if that is to the same peer, waits for
+  /// nothing and comes soon. False: the credit has left, and the put is still to be fired.
+  bool fire_with_credit(device::Lane lane, std::uint64_t epoch, backends::Range part);
   /// Fires what the receiver has credited, and then the rest as credits come.
   void fire_all(device::Lane lane, std::uint64_t first, std::uint64_t last);
   /// Returns the last epoch, of those from `epoch` to `last`, that has its credit; waits if `epoch` has none.

@@ -121,6 +121,131 @@ TEST(HostStreams, run_a_put_in_the_call_only_behind_all_that_was_enqueued) {
   });
 }
 
+// ---- credits that a put behind them lets go
+
+/// Holds a credit back, and looks at a loop's channel when it is given.
+struct HeldBack {
+  static constexpr std::size_t kBytes = 4096;
+
+  explicit HeldBack(Context& context) : loop(context, kTag, kBytes) {}
+
+  /// An item that holds back a credit of `peer`, and then a put.
+  void enqueue(Rank peer) {
+    constexpr auto give = [](HostStream::Impl*, void* self, std::uint64_t) {
+      auto& held = *static_cast<HeldBack*>(self);
+      held.copied = held.loop.memory.data()[0] != std::byte{0};
+      held.signalled = held.loop.receiver.test().has_value();
+      held.given.fetch_add(1);
+    };
+    host.run([this] { wait_to_go_on(); });
+    inner.enqueue([this, peer, give] {
+      if (inner.next_is_put()) inner.hold_back({give, this, 1, peer});
+    });
+    loop.memory.data()[kBytes] = std::byte{1};
+    loop.sender.put(Stream::host(host));
+    goes_on.store(true);
+  }
+  void wait_to_go_on() const {
+    while (!goes_on.load()) std::this_thread::yield();
+  }
+
+  Loop loop;
+  HostStream host;
+  HostStream::Impl& inner = impl_of(host);
+  std::atomic<bool> goes_on{false};
+  std::atomic<int> given{0};
+  bool copied = false;
+  bool signalled = false;
+};
+
+TEST(HostStreams, give_a_credit_between_the_bytes_and_the_signal_of_the_next_put) {
+  run_peers(alone(), [](Context& context) {
+    HeldBack held(context);
+    held.enqueue(0);
+    held.host.synchronize();
+    EXPECT_EQ(held.given, 1);
+    EXPECT_TRUE(held.copied);
+    EXPECT_FALSE(held.signalled);
+  });
+}
+
+TEST(HostStreams, hold_no_credit_back_for_a_put_to_another_peer) {
+  run_peers(alone(), [](Context& context) {
+    HeldBack held(context);
+    held.enqueue(1);
+    held.host.synchronize();
+    EXPECT_EQ(held.given, 1);
+    EXPECT_FALSE(held.copied);
+  });
+}
+
+/// The peer may need it before it credits the put.
+TEST(HostStreams, hold_no_credit_back_while_a_put_waits) {
+  run_peers(alone(), [](Context& context) {
+    HeldBack held(context);
+    held.loop.sender.put(Stream::host(held.host));
+    held.enqueue(0);
+    while (held.given == 0) std::this_thread::yield();
+    EXPECT_TRUE(held.signalled);  // by the put before
+    held.loop.receiver.release({});
+    held.host.synchronize();
+    EXPECT_EQ(held.given, 1);
+  });
+}
+
+TEST(HostStreams, hold_credits_of_long_slots_back_for_one_put) {
+  run_peers(alone(), [](Context& context) {
+    for (const std::size_t bytes : {HeldBack::kBytes / 2, HeldBack::kBytes}) {
+      Loop loop(context, static_cast<Tag>(bytes), bytes);
+      HostStream host;
+      HostStream::Impl& inner = impl_of(host);
+      std::atomic<bool> goes_on{false};
+      Rank by_put = 0, behind = 0;
+      loop.sender.put({});
+      host.run([&] {
+        while (!goes_on.load()) std::this_thread::yield();
+      });
+      (void)loop.receiver.wait(Stream::host(host));
+      loop.receiver.release(Stream::host(host));
+      inner.enqueue([&] { by_put = inner.held_back_from(); }, true);
+      inner.enqueue([&] { behind = inner.held_back_from(); }, true);
+      goes_on.store(true);
+      host.synchronize();
+      EXPECT_EQ(by_put, bytes < HeldBack::kBytes ? -1 : 0) << bytes;
+      EXPECT_EQ(behind, -1) << bytes;
+      EXPECT_TRUE(loop.sender.credited()) << bytes;
+    }
+  });
+}
+
+/// The host that runs the stream may leave the put behind to the stream's thread.
+TEST(HostStreams, are_handed_back_without_a_credit) {
+  if (base::races::kOn) return;  // no host runs anything
+  run_peers(alone(), [](Context& context) {
+    Loop loop(context, kTag, HeldBack::kBytes);
+    HostStream host;
+    HostStream::Impl& inner = impl_of(host);
+    loop.sender.put({});
+    (void)loop.receiver.wait({});
+    std::atomic<int> given{0};
+    Rank held = 0;
+    constexpr auto give = [](HostStream::Impl*, void* times, std::uint64_t) {
+      static_cast<std::atomic<int>*>(times)->fetch_add(1);
+    };
+    const auto holds = [&] {
+      inner.enqueue([&] { held = inner.held_back_from(); }, true);
+      inner.hold_back({give, &given, 1, 0});
+    };
+    while (!inner.run_now([] { return true; }, holds)) {
+      inner.enqueue([] {});
+      host.synchronize();
+    }
+    EXPECT_EQ(given, 1);
+    host.synchronize();
+    EXPECT_EQ(held, -1);
+  });
+}
+
 TEST(HostStreams, run_a_put_in_the_call_if_hosts_run_all) {
   if (base::races::kOn) return;  // the call would be ordered with what the stream does
   run_peers(alone(), [](Context& context) {
