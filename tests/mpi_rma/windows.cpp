@@ -206,6 +206,10 @@ void run_errors() {
   is(MPI_Put(&value, 1, MPI_INT, 0, 4, 1, MPI_INT, window), MPI_ERR_RMA_RANGE, "a place behind the window");
   constexpr MPI_Aint kFar = MPI_Aint{1} << 62;  // four times that is 0 to 64 bits
   is(MPI_Put(&value, 1, MPI_INT, 0, kFar, 1, MPI_INT, window), MPI_ERR_RMA_RANGE, "a place beyond 64 bits");
+#if MPI_VERSION >= 4
+  is(MPI_Put_c(&value, kFar, MPI_INT, 0, 0, kFar, MPI_INT, window), MPI_ERR_RMA_RANGE, "more bytes than 64 bits count");
+  is(MPI_Get_c(&old, kFar, MPI_INT, 0, 0, kFar, MPI_INT, window), MPI_ERR_RMA_RANGE, "a get of more bytes than that");
+#endif
   is(MPI_Accumulate(&value, 1, MPI_INT, 0, 0, 1, MPI_INT, MPI_MAXLOC, window), MPI_ERR_OP, "MAXLOC of numbers");
   check_no_op_refused(window, "");
   // At a rank that was accessed before, accesses go a short way.

@@ -3,9 +3,11 @@
 // are part of it, so that their mutants can be planted.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdio>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "base/words.hpp"
 #include "tests/conformance/counting.hpp"
@@ -63,7 +65,26 @@ TEST(Mpis, a_step_takes_few_instructions) {
     EXPECT_LE(has_fences ? locked : 0, most_locked) << count << " messages";
   }
 }
+/// A list that a line does not know is copied, whatever the stream has in front of it.
+TEST(Mpis, a_start_costs_no_more_behind_many_others) {
+  if (sluice::test::kSanitized) GTEST_SKIP() << "a sanitizer adds instructions";
+  std::array<int, 2> instructions{};
+  for (const auto& [of, before] : {std::pair(0, "20"), std::pair(1, "2100")}) {
+    const Ended ended = run_ranks(1, "starts_behind", "MPIS_TEST_STREAM=host MPIS_TEST_MESSAGES=" + std::string(before),
+                                  false, "--counted");
+    const auto at = ended.output.find("a step: ");
+    if (ended.output.find("not counted: ") != std::string::npos) GTEST_SKIP() << ended.output;
+    ASSERT_NE(at, std::string::npos) << ended.output;
+    std::sscanf(ended.output.c_str() + at, "a step: %d instructions", &instructions.at(of));
+  }
+  EXPECT_GT(instructions[0], 100) << "not stepped";
+  EXPECT_LT(instructions[1], 2 * instructions[0]);
+}
 #endif
+TEST(Mpis, lists_that_the_stream_has_passed_take_no_memory) { expect_on_host(1, "left_lists"); }
+TEST(Mpis, a_host_stream_is_recognised_without_copies_by_the_kernel) {
+  expect_passed(1, "without_kernel_copies", "MPIS_TEST_STREAM=host");
+}
 TEST(Mpis, queues_come_and_go_and_live_together) { expect_on_host(2, "queues queueless"); }
 TEST(Mpis, a_queue_moves_on_while_its_host_does_something_else) { expect_on_host(2, "alone"); }
 TEST(Mpis, a_host_that_waits_lets_mpi_make_progress) { expect_on_host(2, "beside_mpi"); }

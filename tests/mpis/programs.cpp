@@ -20,6 +20,8 @@ int run_mpis_programs(int argc, char** argv, int first) {
       {"beside_mpi", run_beside_mpi},
 #ifdef WITH_SOURCES
       {"steps", run_steps},
+      {"starts_behind", run_starts_behind},
+      {"left_lists", run_left_lists},
       {"answered", run_answered},
       {"answered_beside", run_answered_beside},
       {"answered_collectives", run_answered_collectives},
@@ -46,6 +48,7 @@ int run_mpis_programs(int argc, char** argv, int first) {
       {"dropped", run_dropped},
       {"dropped_barriers", run_dropped_barriers},
       {"communicators", run_communicators},
+      {"without_kernel_copies", run_without_kernel_copies},
       {"names", run_names},
       {"types", run_types},
       {"nobody", run_nobody},
