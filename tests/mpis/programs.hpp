@@ -5,7 +5,7 @@
 int run_mpis_programs(int argc, char** argv, int first);
 
 /// Steps whose instructions `run_steps` counts, and starts of `run_starts_behind`.
-inline constexpr int kCountedSteps = 10;
+inline constexpr int kCountedSteps = 40;
 
 // exchanges.cpp
 void run_ring();
