@@ -16,6 +16,7 @@ int run_mpis_programs(int argc, char** argv, int first) {
       {"sends_first", run_sends_first},
       {"fan", run_fan},
       {"ahead", run_ahead},
+      {"many_lists_ahead", run_many_lists_ahead},
       {"many_requests", run_many_requests},
       {"beside_mpi", run_beside_mpi},
 #ifdef WITH_SOURCES

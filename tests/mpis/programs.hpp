@@ -20,6 +20,7 @@ void run_ahead();
 void run_steps();
 void run_starts_behind();
 void run_left_lists();
+void run_many_lists_ahead();
 void run_many_requests();
 void run_beside_mpi();
 // background.cpp
