@@ -184,7 +184,22 @@ void check_no_op_refused(MPI_Win window, const std::string& when) {
 
 }  // namespace
 
+/// A window of this rank alone, and a group with others.
+void check_group_refused() {
+  int* memory = nullptr;
+  MPI_Win window = MPI_WIN_NULL;
+  MPI_Group all = MPI_GROUP_NULL;
+  MPI_Win_allocate(sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_SELF, static_cast<void*>(&memory), &window);
+  MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN);
+  MPI_Comm_group(MPI_COMM_WORLD, &all);
+  expect_class(MPI_Win_post(all, 0, window), MPI_ERR_GROUP, "a post to a process that is not in the window");
+  expect_class(MPI_Win_start(all, 0, window), MPI_ERR_GROUP, "a start with a process that is not in the window");
+  MPI_Group_free(&all);
+  MPI_Win_free(&window);
+}
+
 void run_errors() {
+  if (world_size() > 1) check_group_refused();
   Shared<int> shared(4);
   MPI_Win_set_errhandler(shared.window, MPI_ERRORS_RETURN);
   const int value = 1;
