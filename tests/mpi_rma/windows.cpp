@@ -224,6 +224,10 @@ void run_errors() {
 #if MPI_VERSION >= 4
   is(MPI_Put_c(&value, kFar, MPI_INT, 0, 0, kFar, MPI_INT, window), MPI_ERR_RMA_RANGE, "more bytes than 64 bits count");
   is(MPI_Get_c(&old, kFar, MPI_INT, 0, 0, kFar, MPI_INT, window), MPI_ERR_RMA_RANGE, "a get of more bytes than that");
+  MPI_Datatype four = MPI_DATATYPE_NULL;
+  MPI_Type_contiguous(4, MPI_INT, &four);
+  is(MPI_Accumulate_c(&value, kFar, four, 0, 0, kFar, four, MPI_SUM, window), MPI_ERR_RMA_RANGE, "2^64 elements");
+  MPI_Type_free(&four);
 #endif
   is(MPI_Accumulate(&value, 1, MPI_INT, 0, 0, 1, MPI_INT, MPI_MAXLOC, window), MPI_ERR_OP, "MAXLOC of numbers");
   check_no_op_refused(window, "");

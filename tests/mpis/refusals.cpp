@@ -66,6 +66,8 @@ void run_arguments() {
   expect_equal(send(1, MPI_INT, world_size(), 0, MPI_COMM_WORLD), MPI_ERR_RANK, "a rank that does not exist");
   expect_equal(send(1, MPI_INT, 0, -5, MPI_COMM_WORLD), MPI_ERR_TAG, "a negative tag");
   expect_equal(send(-1, MPI_INT, 0, 0, MPI_COMM_WORLD), MPI_ERR_COUNT, "a negative count");
+  expect_equal(send(MPI_Count{1} << 62, MPI_INT, 0, 0, MPI_COMM_WORLD), MPI_ERR_COUNT, "2^64 bytes");
+  expect_equal(send(MPI_Count{1} << 61, MPI_INT, 0, 0, MPI_COMM_WORLD), MPI_ERR_COUNT, "2^63 bytes");
   expect_equal(send(1, MPI_DATATYPE_NULL, 0, 0, MPI_COMM_WORLD), MPI_ERR_TYPE, "a null datatype");
   expect_equal(send(1, MPI_INT, 0, 0, MPI_COMM_NULL), MPI_ERR_COMM, "a null communicator");
   expect_equal(MPIS_Send_init(&value, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_INFO_NULL, nullptr), MPI_ERR_ARG,
