@@ -48,7 +48,7 @@ struct Cost {
   int instructions = 0;  ///< 0: they could not be counted here
   int locked = 0;
 };
-/// Of one of the steps that this program counts, of one rank.
+/// Returns the cost of one step that this program counts, with one rank.
 Cost cost_of(const std::string& name, const std::string& settings) {
   const Ended ended = run_ranks(1, name, settings, false, "--counted");
   Cost cost;
@@ -75,7 +75,7 @@ TEST(Mpis, a_step_takes_few_instructions) {
     EXPECT_LE(has_fences ? locked : 0, most_locked) << count << " messages";
   }
 }
-/// A list that a line does not know is copied, whatever the stream has in front of it.
+/// A line copies a list that it does not know, which takes as long behind many lists as behind few.
 TEST(Mpis, a_start_costs_no_more_behind_many_others) {
   if (sluice::test::kSanitized) GTEST_SKIP() << "a sanitizer adds instructions";
   const int few = cost_of("starts_behind", "MPIS_TEST_STREAM=host MPIS_TEST_MESSAGES=20").instructions;
@@ -84,7 +84,7 @@ TEST(Mpis, a_start_costs_no_more_behind_many_others) {
   EXPECT_LT(many, 2 * few);
 }
 #endif
-TEST(Mpis, lists_that_the_stream_has_passed_take_no_memory) { expect_on_host(1, "left_lists"); }
+TEST(Mpis, lists_whose_items_have_run_take_no_memory) { expect_on_host(1, "left_lists"); }
 TEST(Mpis, a_host_stream_is_recognised_without_copies_by_the_kernel) {
   expect_passed(1, "without_kernel_copies", "MPIS_TEST_STREAM=host");
 }

@@ -267,7 +267,7 @@ void run_communicators() {
 }
 
 /// The functions that need no peer.
-/// Where the kernel copies nothing between processes, a host stream is recognised all the same.
+/// A host stream is recognised also where the kernel copies nothing between processes.
 void run_without_kernel_copies() {
   if (!sluice::test::forbid_kernel_copies()) std::puts("SKIPPED-HERE: nothing can be forbidden");
   run_ring();

@@ -61,7 +61,7 @@ void run_starts_behind() {
   free_all(requests);
 }
 
-/// Lists that the stream has passed take no memory.
+/// Lists whose items have run take no memory.
 void run_left_lists() {
   Order order;
   std::vector<MPIS_Request> requests;
