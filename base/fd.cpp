@@ -83,10 +83,11 @@ constexpr int kFirst = STDERR_FILENO + 1;
 constexpr std::size_t kSpare = 32;
 
 /// Returns the lowest limit that leaves `more` numbers free: the limit is on numbers, not on the count of open files.
-rlim_t limit_for(std::size_t more) noexcept {
-  int number = 0;
-  for (std::size_t free = 0; free < more; ++number) free += ::fcntl(number, F_GETFD) < 0 ? 1 : 0;
-  return static_cast<rlim_t>(number);
+/// From the hard limit `most` on, all numbers are free.
+rlim_t limit_for(std::size_t more, rlim_t most) noexcept {
+  rlim_t number = 0;
+  for (; more > 0 && number < most; ++number) more -= ::fcntl(static_cast<int>(number), F_GETFD) < 0 ? 1 : 0;
+  return number + more;
 }
 
 }  // namespace
@@ -109,10 +110,11 @@ void fill_standard_descriptors() {
 
 bool make_room_for_descriptors(std::size_t more) {
   rlimit now{};
-  const rlim_t need = limit_for(more);
-  if (::getrlimit(RLIMIT_NOFILE, &now) != 0 || need > now.rlim_max) return false;
+  if (::getrlimit(RLIMIT_NOFILE, &now) != 0) return false;
+  const rlim_t need = limit_for(more, now.rlim_max);
+  if (need > now.rlim_max) return false;
   if (need <= now.rlim_cur) return true;
-  const rlimit raised{std::min(limit_for(more + kSpare), now.rlim_max), now.rlim_max};
+  const rlimit raised{std::min(limit_for(more + kSpare, now.rlim_max), now.rlim_max), now.rlim_max};
   if (::prlimit(0, RLIMIT_NOFILE, &raised, &now) != 0) return false;
   if (now.rlim_cur > raised.rlim_cur) return ::setrlimit(RLIMIT_NOFILE, &now) == 0;  // another thread had raised it
   log(LogLevel::info, "raised the limit on open files (ulimit -Sn) from " + std::to_string(now.rlim_cur) + " to " +
@@ -123,7 +125,7 @@ bool make_room_for_descriptors(std::size_t more) {
 std::string lack_of_descriptors(std::size_t more) {
   rlimit now{};
   ::getrlimit(RLIMIT_NOFILE, &now);
-  const rlim_t need = limit_for(more);
+  const rlim_t need = limit_for(more, now.rlim_max);
   if (need <= now.rlim_max) return "this machine has no open file left for this process (fs.file-max)";
   return "this process needs " + std::to_string(need) + " open files, and may have no more than " +
          std::to_string(now.rlim_max) + " (ulimit -Hn)";

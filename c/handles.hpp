@@ -113,4 +113,7 @@ using sluice::stream_of;
 /// Identifies this copy of the library: a process may have several, if plug-ins or libraries link the archive.
 const void* this_copy() noexcept;
 
+/// True if `sluice_host_stream_create` of this copy has made the stream, and it was not freed. Any thread.
+[[gnu::visibility("default")]] bool is_host_stream(const void* handle);
+
 }  // namespace sluice::c

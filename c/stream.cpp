@@ -2,6 +2,10 @@
 // Streams.
 #include "c/handles.hpp"
 
+#include <memory>
+#include <mutex>
+#include <set>
+
 namespace sluice {
 namespace c {
 
@@ -19,7 +23,24 @@ HostStream& own(sluice_host_stream* stream) {
   return found;
 }
 
+/// Never destroyed: threads may free streams while the program ends.
+struct Streams {
+  std::mutex mutex;
+  std::set<const void*> all;
+};
+
+Streams& streams() {
+  static Streams& made = *new Streams;
+  return made;
+}
+
 }  // namespace
+
+bool is_host_stream(const void* handle) {
+  const std::lock_guard lock(streams().mutex);
+  return streams().all.contains(handle);
+}
+
 }  // namespace c
 
 Stream stream_of(sluice_stream stream) {
@@ -49,14 +70,18 @@ sluice_stream sluice_stream_cuda(void* stream) { return {SLUICE_STREAM_CUDA, str
 sluice_stream sluice_stream_hip(void* stream) { return {SLUICE_STREAM_HIP, stream}; }
 
 sluice_code sluice_host_stream_create(const sluice_host_stream_options* options, sluice_host_stream** stream) {
-  return create(stream, [&] {
+  return guarded([&] {
+    sluice_host_stream*& place = result(stream);
     const auto read = options_of<sluice_host_stream_options>(options, SLUICE_HOST_STREAM_OPTIONS);
-    return sluice_host_stream{sluice::HostStream({.capacity = read.capacity,
-                                                  .cpu = read.cpu,
-                                                  .timeout = limit_of(read.timeout),
-                                                  .stop_after_failure = read.stop_after_failure != 0,
-                                                  .name = text_of(read.name)}),
-                              this_copy()};
+    sluice::HostStream made({.capacity = read.capacity,
+                             .cpu = read.cpu,
+                             .timeout = limit_of(read.timeout),
+                             .stop_after_failure = read.stop_after_failure != 0,
+                             .name = text_of(read.name)});
+    auto handle = std::make_unique<sluice_host_stream>(sluice_host_stream{std::move(made), this_copy()});
+    const std::lock_guard lock(streams().mutex);
+    streams().all.insert(handle.get());
+    place = handle.release();
   });
 }
 
@@ -78,4 +103,10 @@ int sluice_host_stream_failed(const sluice_host_stream* stream) {
   return stream != nullptr && stream->stream.failed() ? 1 : 0;
 }
 
-sluice_code sluice_host_stream_free(sluice_host_stream** stream) { return destroy(stream); }
+sluice_code sluice_host_stream_free(sluice_host_stream** stream) {
+  if (stream != nullptr) {
+    const std::lock_guard lock(streams().mutex);
+    streams().all.erase(*stream);
+  }
+  return destroy(stream);
+}

@@ -92,6 +92,8 @@ void listen_together(Place& place, bool several_hosts, const std::string& interf
 }
 
 Place find_place(MPI_Comm communicator, const base::Env& env) {
+  if (communicator == MPI_COMM_NULL || ask(MPI_Comm_test_inter, communicator) != 0)
+    throw std::invalid_argument("mpi::context takes an intracommunicator, not an intercommunicator or MPI_COMM_NULL");
   MPI_Comm ranks = MPI_COMM_NULL;
   check(MPI_Comm_dup(communicator, &ranks));
   const std::unique_ptr<MPI_Comm, decltype([](MPI_Comm* duplicate) { MPI_Comm_free(duplicate); })> owner(&ranks);

@@ -240,7 +240,9 @@ std::unique_ptr<Pairing> pair_barrier(std::shared_ptr<Job> job, MPI_Comm comm) {
 std::unique_ptr<Pairing> pair_allreduce(const std::shared_ptr<Job>& job, MPI_Comm comm, const Reduction& reduction) {
   const mpi_rma::Flat& flat = mpi_rma::flat_of(reduction.type);
   check(reduction, flat);
-  const std::size_t bytes = static_cast<std::size_t>(flat.extent) * static_cast<std::size_t>(reduction.count);
+  std::size_t bytes = 0;
+  if (__builtin_mul_overflow(flat.extent, reduction.count, &bytes))
+    throw Refused(MPI_ERR_COUNT, "an allreduce of 2^64 bytes or more");
   const auto op = op_of(reduction.op);
   const auto number = number_of(flat.only);
   Combiner combiner;

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -161,27 +162,32 @@ void HostLine::Group::complete_in_turns(std::size_t first) const {
 class HostLine::Groups {
  public:
   Group& of(OperationList operations, Faults& faults, Timeout limit) {
-    const std::size_t recent = std::min(all_.size(), kRecent);
-    for (std::size_t i = 0; i < recent; ++i) {
-      Group& group = *all_[all_.size() - 1 - last_];
-      if (group.is_of(operations)) return group;
-      last_ = last_ + 1 == recent ? 0 : last_ + 1;
+    for (std::size_t i = 0; i < recent_.size(); ++i) {
+      if (recent_[last_]->is_of(operations)) return *recent_[last_];
+      if (++last_ == recent_.size()) last_ = 0;
     }
-    const bool many = all_.size() >= drop_at_;
-    std::erase_if(all_, [&](const auto& group) { return !group->in_use() && (many || group->any_ended()); });
-    if (many) drop_at_ = 2 * all_.size() + 2 * kRecent;
+    auto made = std::make_unique<Group>(operations, faults, limit);
     last_ = 0;
-    return *all_.emplace_back(std::make_unique<Group>(operations, faults, limit));
+    std::erase_if(recent_, [](const auto& group) { return !group->in_use() && group->any_ended(); });
+    if (recent_.size() == kRecent) {
+      left_.push_back(std::move(recent_.front()));
+      recent_.erase(recent_.begin());
+    }
+    while (!left_.empty() && !left_.front()->in_use()) left_.pop_front();  // the stream comes to most in this order
+    recent_.push_back(std::move(made));
+    last_ = recent_.size() - 1;
+    return *recent_.back();
   }
   bool in_use() const noexcept {
-    return std::ranges::any_of(all_, [](const auto& group) { return group->in_use(); });
+    const auto is_used = [](const auto& group) { return group->in_use(); };
+    return std::ranges::any_of(recent_, is_used) || std::ranges::any_of(left_, is_used);
   }
 
  private:
   static constexpr std::size_t kRecent = 8;  // as many are looked through
-  std::vector<std::unique_ptr<Group>> all_;
-  std::size_t last_ = 0;  // how far before the end of `all_` the last one lies
-  std::size_t drop_at_ = 2 * kRecent;
+  std::vector<std::unique_ptr<Group>> recent_;
+  std::size_t last_ = 0;                     // of `recent_`
+  std::deque<std::unique_ptr<Group>> left_;  // older ones, which items have
 };
 
 struct HostLine::Shared {

@@ -15,7 +15,7 @@ namespace sluice::stream_mpi {
 class Layout {
  public:
   Layout() = default;
-  /// @throws Refused for a datatype that MPI does not describe
+  /// @throws Refused for a datatype that MPI does not describe, and for 2^63 bytes or more
   Layout(const void* buffer, MPI_Count count, MPI_Datatype type);
 
   std::size_t bytes() const noexcept { return bytes_; }

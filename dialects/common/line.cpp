@@ -2,12 +2,9 @@
 // Operations in the order of a GPU's stream, and what kind of stream a pointer is.
 #include "dialects/common/line.hpp"
 
-#include <sluice/c/stream.hpp>
 #include <sluice/error.hpp>
 
 #include <dlfcn.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -15,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "c/handles.hpp"
 #include "device/handshake.hpp"
 #include "dialects/common/host_line.hpp"
 #include "dialects/common/job.hpp"
@@ -140,23 +138,10 @@ class GpuLine final : public Line {
 
 }  // namespace
 
-bool is_host_stream(void* handle) {
-  sluice_host_stream* const candidate = static_cast<sluice_host_stream*>(handle);
-  alignas(sluice_host_stream) std::byte copy[sizeof(sluice_host_stream)];
-  const iovec to{copy, sizeof copy};
-  const iovec from{candidate, sizeof copy};
-  if (handle == nullptr || process_vm_readv(getpid(), &to, 1, &from, 1, 0) != sizeof copy) return false;
-  try {
-    return stream_of(sluice_stream_host(candidate)).kind() == Stream::Kind::host;
-  } catch (const Error& error) {
-    return error.code() != Code::misuse;
-  }
-}
-
 std::unique_ptr<Line> make_host_line(const Context& context) { return std::make_unique<HostLine>(context); }
 
 std::unique_ptr<Line> make_line(const Context& context, void* const* variable) {
-  if (is_host_stream(*variable))
+  if (c::is_host_stream(*variable))
     return std::make_unique<HostLine>(context, reinterpret_cast<sluice_host_stream* const*>(variable));
   return std::make_unique<GpuLine>(context, variable);
 }

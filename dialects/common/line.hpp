@@ -38,7 +38,4 @@ class Line {
 std::unique_ptr<Line> make_host_line(const Context& context);
 std::unique_ptr<Line> make_line(const Context& context, void* const* variable);
 
-/// True for a sluice_host_stream* of this library. Another pointer is not followed where no memory is.
-bool is_host_stream(void* handle);
-
 }  // namespace sluice::stream_mpi

@@ -62,8 +62,8 @@ void number_communicator(MPI_Comm comm) {
   int rank = 0;
   PMPI_Comm_rank(comm, &rank);
   if (rank == 0) number = new_number();
-  PMPI_Bcast(&number, 1, MPI_UINT64_T, 0, comm);
-  PMPI_Comm_set_attr(comm, number_key(), reinterpret_cast<void*>(number));
+  if (PMPI_Bcast(&number, 1, MPI_UINT64_T, 0, comm) == MPI_SUCCESS)
+    PMPI_Comm_set_attr(comm, number_key(), reinterpret_cast<void*>(number));
 }
 
 std::uint64_t number_of(MPI_Comm comm) {

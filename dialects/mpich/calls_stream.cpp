@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "c/handles.hpp"
 #include "dialects/common/info.hpp"
 #include "dialects/common/job.hpp"
 #include "dialects/messages/codes.hpp"
@@ -45,7 +46,7 @@ std::shared_ptr<StreamObject> make_stream(MPI_Info info) {
                   "a stream of the type '" + *type + "': it must be sluice_host_stream*, cudaStream_t or hipStream_t");
   if (!from_hex(value_of(info, "value").value_or(""), std::as_writable_bytes(std::span(&made->stream, 1))))
     throw Refused(MPI_ERR_INFO_VALUE, "the info's \"value\" is not that of MPIX_Info_set_hex with a " + *type);
-  if (*type == kHostStream && !stream_mpi::is_host_stream(made->stream))
+  if (*type == kHostStream && !c::is_host_stream(made->stream))
     throw Refused(stream_mpi::kUnsupported, "the info's \"value\" is no sluice_host_stream* of this library");
   if (*type == kHostStream)
     made->line = stream_mpi::make_message_line(&made->stream);

@@ -50,7 +50,7 @@ void check_equal(const Here& here, const Flat& mine, const There& there, const F
 void put(RmaWindow& window, const Here& from, const There& to) {
   const Flat& mine = flat_of(from.type);
   const Flat& theirs = flat_of(to.type);
-  if (mine.bytes * static_cast<std::size_t>(from.count) == 0) return;
+  if (mine.bytes == 0 || from.count == 0) return;
   check_equal(from, mine, to, theirs);
   const std::int64_t begin = reach(window, to, theirs);
   std::vector<std::byte> copy;
@@ -70,7 +70,7 @@ void put(RmaWindow& window, const Here& from, const There& to) {
 void get(RmaWindow& window, const Here& to, const There& from) {
   const Flat& mine = flat_of(to.type);
   const Flat& theirs = flat_of(from.type);
-  if (mine.bytes * static_cast<std::size_t>(to.count) == 0) return;
+  if (mine.bytes == 0 || to.count == 0) return;
   check_equal(to, mine, from, theirs);
   const std::int64_t begin = reach(window, from, theirs);
   std::vector<std::byte> copy;

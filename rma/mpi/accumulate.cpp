@@ -209,7 +209,7 @@ void accumulate(RmaWindow& window, Epochs::Lock& lock, const Here& operands, con
                 MPI_Op op) {
   const Flat& theirs = flat_of(to.type);
   const std::size_t elements = theirs.elements * static_cast<std::size_t>(to.count);
-  if (elements == 0) return;
+  if (theirs.elements == 0 || to.count == 0) return;
   if (theirs.only == nullptr) throw Refused(MPI_ERR_TYPE, "an accumulate of elements of several types");
   const Basic& basic = *theirs.only;
   check_operation(op, basic);

@@ -10,6 +10,7 @@
 
 #include "rma/first_failure.hpp"
 #include "rma/mpi/log.hpp"
+#include "rma/mpi/refused.hpp"
 
 namespace sluice::mpi_rma {
 namespace {
@@ -172,6 +173,8 @@ std::vector<int> RmaWindow::ranks_of(MPI_Group group) {
   std::vector<int> those(static_cast<std::size_t>(count));
   while (numbers_.size() < those.size()) numbers_.push_back(static_cast<int>(numbers_.size()));
   if (count > 0) PMPI_Group_translate_ranks(group, count, numbers_.data(), members_, those.data());
+  if (std::ranges::count(those, MPI_UNDEFINED) > 0)
+    throw Refused(MPI_ERR_GROUP, "a process of the group is not one of the window");
   return those;
 }
 

@@ -71,7 +71,7 @@ class RmaWindow : public std::enable_shared_from_this<RmaWindow> {
   int first_with_memory() const;
   /// For people.
   std::string describe() const;
-  /// The ranks of a group, in the window. With the lock.
+  /// The ranks of a group, in the window. With the lock. @throws Refused if one is not in the window
   std::vector<int> ranks_of(MPI_Group group);
 
   // The next calls are for a dynamic window, without the lock. See Attached.

@@ -184,7 +184,22 @@ void check_no_op_refused(MPI_Win window, const std::string& when) {
 
 }  // namespace
 
+/// A window of this rank alone, and a group with others.
+void check_group_refused() {
+  int* memory = nullptr;
+  MPI_Win window = MPI_WIN_NULL;
+  MPI_Group all = MPI_GROUP_NULL;
+  MPI_Win_allocate(sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_SELF, static_cast<void*>(&memory), &window);
+  MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN);
+  MPI_Comm_group(MPI_COMM_WORLD, &all);
+  expect_class(MPI_Win_post(all, 0, window), MPI_ERR_GROUP, "a post to a process that is not in the window");
+  expect_class(MPI_Win_start(all, 0, window), MPI_ERR_GROUP, "a start with a process that is not in the window");
+  MPI_Group_free(&all);
+  MPI_Win_free(&window);
+}
+
 void run_errors() {
+  if (world_size() > 1) check_group_refused();
   Shared<int> shared(4);
   MPI_Win_set_errhandler(shared.window, MPI_ERRORS_RETURN);
   const int value = 1;
@@ -206,6 +221,14 @@ void run_errors() {
   is(MPI_Put(&value, 1, MPI_INT, 0, 4, 1, MPI_INT, window), MPI_ERR_RMA_RANGE, "a place behind the window");
   constexpr MPI_Aint kFar = MPI_Aint{1} << 62;  // four times that is 0 to 64 bits
   is(MPI_Put(&value, 1, MPI_INT, 0, kFar, 1, MPI_INT, window), MPI_ERR_RMA_RANGE, "a place beyond 64 bits");
+#if MPI_VERSION >= 4
+  is(MPI_Put_c(&value, kFar, MPI_INT, 0, 0, kFar, MPI_INT, window), MPI_ERR_RMA_RANGE, "more bytes than 64 bits count");
+  is(MPI_Get_c(&old, kFar, MPI_INT, 0, 0, kFar, MPI_INT, window), MPI_ERR_RMA_RANGE, "a get of more bytes than that");
+  MPI_Datatype four = MPI_DATATYPE_NULL;
+  MPI_Type_contiguous(4, MPI_INT, &four);
+  is(MPI_Accumulate_c(&value, kFar, four, 0, 0, kFar, four, MPI_SUM, window), MPI_ERR_RMA_RANGE, "2^64 elements");
+  MPI_Type_free(&four);
+#endif
   is(MPI_Accumulate(&value, 1, MPI_INT, 0, 0, 1, MPI_INT, MPI_MAXLOC, window), MPI_ERR_OP, "MAXLOC of numbers");
   check_no_op_refused(window, "");
   // At a rank that was accessed before, accesses go a short way.

@@ -203,6 +203,15 @@ void run_refused_reductions() {
   MPI_Type_create_resized(MPI_2INT, 0, 4 * sizeof(int), &spread);
   for (MPI_Datatype* const type : {&two, &two_pairs, &spread}) MPI_Type_commit(type);
   MPIS_Request request = MPIS_REQUEST_NULL;
+  MPI_Datatype row = MPI_DATATYPE_NULL;
+  MPI_Datatype large = MPI_DATATYPE_NULL;
+  MPI_Type_contiguous(1 << 30, MPI_INT, &row);
+  MPI_Type_contiguous(1 << 3, row, &large);
+  MPI_Type_free(&row);
+  expect_equal(MPIS_Allreduce_init(MPI_IN_PLACE, values.data(), 1 << 29, large, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL,
+                                   &request),
+               MPI_ERR_COUNT, "2^64 bytes");
+  MPI_Type_free(&large);
   for (const MPI_Datatype type : {two_pairs, spread})
     expect_equal(allreduce(type, MPI_MINLOC, request), MPIS_UNSUPPORTED_BEHAVIOR, "pairs in a derived datatype");
   MPI_Op own = MPI_OP_NULL;

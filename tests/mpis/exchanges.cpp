@@ -263,6 +263,31 @@ void run_ahead() {
   free_all(requests);
 }
 
+/// More lists of requests are in front of the stream than a line looks through.
+void run_many_lists_ahead() {
+  constexpr int kLists = 40;
+  Order order;
+  std::vector<std::vector<int>> out(kLists, std::vector<int>(3));
+  std::vector<std::vector<int>> in(kLists, poisoned(3));
+  std::vector<std::vector<MPIS_Request>> lists;
+  for (std::size_t i = 0; i < kLists; ++i) {
+    fill(out[i], world_rank(), static_cast<int>(i));
+    lists.push_back({receive_of(in[i].data(), 3, rank_before(), static_cast<int>(i)),
+                     send_of(out[i].data(), 3, next_rank(), static_cast<int>(i))});
+    match_all(lists.back());
+  }
+  {
+    const Gate gate(order);
+    for (auto& requests : lists) {
+      order.start_all(requests);
+      order.wait_all();
+    }
+  }
+  order.wait();
+  for (std::size_t i = 0; i < kLists; ++i) expect_filled(in[i], rank_before(), static_cast<int>(i), "a list ahead");
+  for (auto& requests : lists) free_all(requests);
+}
+
 void run_many_requests() {
   constexpr int kRequests = 300;
   Order order;

@@ -4,8 +4,8 @@
 /// Runs the programs that the arguments name, from the one at `first` on, and returns the exit code.
 int run_mpis_programs(int argc, char** argv, int first);
 
-/// Steps whose instructions `run_steps` counts.
-inline constexpr int kCountedSteps = 10;
+/// Steps whose instructions `run_steps` counts, and starts of `run_starts_behind`.
+inline constexpr int kCountedSteps = 40;
 
 // exchanges.cpp
 void run_ring();
@@ -18,6 +18,9 @@ void run_sends_first();
 void run_fan();
 void run_ahead();
 void run_steps();
+void run_starts_behind();
+void run_left_lists();
+void run_many_lists_ahead();
 void run_many_requests();
 void run_beside_mpi();
 // background.cpp
@@ -46,6 +49,7 @@ void run_freed_without_wait();
 void run_stopped();
 void run_dropped();
 void run_communicators();
+void run_without_kernel_copies();
 void run_names();
 // messages.cpp
 void run_types();

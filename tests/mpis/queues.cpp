@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several queues and communicators.
+#include "tests/kernel_copies.hpp"
 #include "tests/mpis/order.hpp"
 #include "tests/mpis/programs.hpp"
 
@@ -266,6 +267,12 @@ void run_communicators() {
 }
 
 /// The functions that need no peer.
+/// A host stream is recognised also where the kernel copies nothing between processes.
+void run_without_kernel_copies() {
+  if (!sluice::test::forbid_kernel_copies()) std::puts("SKIPPED-HERE: nothing can be forbidden");
+  run_ring();
+}
+
 void run_names() {
   MPIS_Hello_world();
   MPIS_Queue queues[3] = {7, 7, 7};

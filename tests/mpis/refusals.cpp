@@ -66,6 +66,8 @@ void run_arguments() {
   expect_equal(send(1, MPI_INT, world_size(), 0, MPI_COMM_WORLD), MPI_ERR_RANK, "a rank that does not exist");
   expect_equal(send(1, MPI_INT, 0, -5, MPI_COMM_WORLD), MPI_ERR_TAG, "a negative tag");
   expect_equal(send(-1, MPI_INT, 0, 0, MPI_COMM_WORLD), MPI_ERR_COUNT, "a negative count");
+  expect_equal(send(MPI_Count{1} << 62, MPI_INT, 0, 0, MPI_COMM_WORLD), MPI_ERR_COUNT, "2^64 bytes");
+  expect_equal(send(MPI_Count{1} << 61, MPI_INT, 0, 0, MPI_COMM_WORLD), MPI_ERR_COUNT, "2^63 bytes");
   expect_equal(send(1, MPI_DATATYPE_NULL, 0, 0, MPI_COMM_WORLD), MPI_ERR_TYPE, "a null datatype");
   expect_equal(send(1, MPI_INT, 0, 0, MPI_COMM_NULL), MPI_ERR_COMM, "a null communicator");
   expect_equal(MPIS_Send_init(&value, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_INFO_NULL, nullptr), MPI_ERR_ARG,
@@ -78,6 +80,11 @@ void run_arguments() {
   MPIS_Queue queue = MPIS_QUEUE_NULL;
   expect_equal(MPIS_Queue_init(&queue, static_cast<MPIS_Queue_type>(1), nullptr), MPI_ERR_ARG, "an unknown type");
   expect_equal(MPIS_Queue_init(&queue, GPU_MEM_OPS, nullptr), MPI_ERR_ARG, "a GPU's queue without a stream");
+  sluice_host_stream* stream = nullptr;
+  sluice_host_stream_create(nullptr, &stream);
+  void* freed = stream;
+  sluice_host_stream_free(&stream);
+  expect_equal(MPIS_Queue_init(&queue, THREAD, &freed), MPIS_UNSUPPORTED_BEHAVIOR, "a host stream that was freed");
   expect_equal(MPIS_Request_free(&request), MPIS_SUCCESS, "the end of a null request");
 }
 

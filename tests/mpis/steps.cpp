@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost of a step for a host that waits for it.
+// The cost of a step for a host that waits for it, of starts behind others, and of what they leave.
+#include <malloc.h>
+
 #include "tests/conformance/counting.hpp"
 #include "tests/mpis/order.hpp"
 #include "tests/mpis/programs.hpp"
@@ -34,4 +36,48 @@ void run_steps() {
   sluice::test::end_stepping();
   free_all(requests);
   MPIS_Free_mem(memory);
+}
+
+/// Starts one request after another on a stream that does not move on, behind the starts of MPIS_TEST_MESSAGES others.
+/// Inside `count_system_calls`.
+void run_starts_behind() {
+  const int before = std::atoi(std::getenv("MPIS_TEST_MESSAGES"));
+  Order order;
+  std::vector<MPIS_Request> requests;
+  for (int i = 0; i < before + kCountedSteps; ++i) requests.push_back(send_of(nullptr, 0, MPI_PROC_NULL));
+  match_all(requests);
+  {
+    const Gate gate(order);
+    const auto start = [&](auto first, auto last) {
+      for (; first != last; ++first) MPIS_Enqueue_start(order.queue, &*first);
+    };
+    start(requests.begin(), requests.begin() + before);
+    sluice::test::begin_stepping();
+    start(requests.begin() + before, requests.end());
+    sluice::test::end_stepping();
+    order.wait_all();
+  }
+  order.wait();
+  free_all(requests);
+}
+
+/// Lists whose items have run take no memory.
+void run_left_lists() {
+  Order order;
+  std::vector<MPIS_Request> requests;
+  for (int i = 0; i < 100; ++i) requests.push_back(send_of(nullptr, 0, MPI_PROC_NULL));
+  match_all(requests);
+  const auto start_each = [&] {
+    for (MPIS_Request& request : requests) {
+      order.start(request);
+      order.wait_all();
+    }
+    order.wait();
+  };
+  start_each();
+  const std::size_t before = mallinfo2().uordblks;
+  for (int i = 0; i < 100; ++i) start_each();
+  constexpr std::size_t kOfAList = 100;  // bytes at least, and 20000 were copied
+  expect(mallinfo2().uordblks < before + 2000 * kOfAList, "lists that were left");
+  free_all(requests);
 }

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls that Cray's dialect refuses, and failures.
+#include <dlfcn.h>
+
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "tests/mpix/cray_queue.hpp"
 #include "tests/mpix/programs.hpp"
@@ -21,7 +25,30 @@ int code_of_end(CrayQueue& queue) {
   return code;
 }
 
+bool g_broadcasts_fail = false;
+
 }  // namespace
+
+extern "C" int PMPI_Bcast(void* buffer, int count, MPI_Datatype type, int root, MPI_Comm comm) {
+  using Function = int(void*, int, MPI_Datatype, int, MPI_Comm);
+  static auto* const next = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, "PMPI_Bcast"));
+  std::array<char, 8> lost{};  // a number
+  const int result = next(g_broadcasts_fail ? lost.data() : buffer, count, type, root, comm);
+  return g_broadcasts_fail ? MPI_ERR_OTHER : result;
+}
+
+/// A rank that was not told the number of a communicator takes it for no other one.
+void run_cray_unnumbered() {
+  CrayQueue queue;
+  int value = 0;
+  MPI_Comm copy = MPI_COMM_NULL;
+  g_broadcasts_fail = world_rank() == 1;
+  MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+  if (std::exchange(g_broadcasts_fail, false))
+    expect_equal(MPIX_Enqueue_send(&value, 1, MPI_INT, 0, 0, copy, queue.queue, nullptr), MPI_ERR_UNSUPPORTED_OPERATION,
+                 "a communicator without a number");
+  MPI_Comm_free(&copy);
+}
 
 void run_cray_arguments() {
   CrayQueue queue;

@@ -47,6 +47,7 @@ TEST(MpixCray, a_queue_that_is_left_completes_in_finalize) {
   EXPECT_EQ(ended.output.find("sluice: error"), std::string::npos) << ended.output;
 }
 TEST(MpixCray, wrong_arguments_and_wildcards_are_refused) { expect_passed(2, "arguments"); }
+TEST(MpixCray, a_communicator_whose_number_was_lost_is_refused) { expect_passed(2, "unnumbered"); }
 TEST(MpixCray, a_message_that_does_not_fit_is_an_error_and_the_next_arrives) { expect_passed(2, "truncation"); }
 TEST(MpixCray, a_wait_ends_and_gives_the_buffer_back) { expect_passed(2, "timeout", "SLUICE_TIMEOUT=1500ms"); }
 TEST(MpixCray, a_stream_that_has_stopped_leaves_no_wait_behind) { expect_passed(1, "stopped"); }

@@ -24,6 +24,7 @@ int run_mpix_programs(int argc, char** argv, int first) {
       {"nobody", run_cray_nobody},
       {"requests", run_cray_requests},
       {"arguments", run_cray_arguments},
+      {"unnumbered", run_cray_unnumbered},
       {"truncation", run_cray_truncation},
       {"timeout", run_cray_timeout},
       {"stopped", run_cray_stopped},

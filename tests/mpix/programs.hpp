@@ -25,6 +25,7 @@ void run_cray_nobody();
 void run_cray_requests();
 // cray_refusals.cpp
 void run_cray_arguments();
+void run_cray_unnumbered();
 void run_cray_truncation();
 void run_cray_timeout();
 void run_cray_stopped();

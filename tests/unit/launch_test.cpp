@@ -443,6 +443,13 @@ TEST(Launch, too_few_descriptors_are_one_error_that_names_limit_and_need) {
   EXPECT_EQ(lines(result.err), 1) << result.err;
 }
 
+TEST(Launch, more_ranks_than_there_can_be_are_refused_at_once) {
+  const Result result = launch(as("says_who_it_is", {"-n", "2147483647"}));
+  EXPECT_EQ(result.code, 1);
+  EXPECT_TRUE(contains(result.err, "this process needs 42949673")) << result.err;
+  EXPECT_EQ(lines(result.err), 1) << result.err;
+}
+
 TEST(Launch, the_exit_code_is_that_of_the_rank_that_failed) {
   const Result result = launch(as("rank_one_fails"));
   EXPECT_EQ(result.code, 3) << result.err;

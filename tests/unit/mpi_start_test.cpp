@@ -97,6 +97,25 @@ void has_several_contexts(sluice::Context& context) {
   say("passed on");
 }
 
+// No rank hangs, and none writes beyond a list that has the wrong group's length.
+void is_refused_other_communicators(sluice::Context& context) {
+  MPI_Comm half = MPI_COMM_NULL;
+  MPI_Comm between = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, context.rank() == 0 ? 0 : 1, 0, &half);
+  MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, context.rank() == 0 ? 1 : 0, 0, &between);
+  for (MPI_Comm const other : {between, MPI_COMM_NULL}) {
+    try {
+      sluice::mpi::context(other);
+      say("opened");
+    } catch (const sluice::Error& error) {
+      if (error.code() != sluice::Code::bad_argument) say(error.what());
+    }
+  }
+  MPI_Comm_free(&between);
+  MPI_Comm_free(&half);
+  passes_on(context);
+}
+
 void rank_one_throws(sluice::Context& context) {
   if (context.rank() == 1) throw std::runtime_error("rank one had enough");
 }
@@ -150,6 +169,7 @@ const std::map<std::string, void (*)(sluice::Context&)> kBodies = {
     {"passes_on", passes_on},
     {"passes_on_without_descriptors", passes_on_without_descriptors},
     {"has_several_contexts", has_several_contexts},
+    {"is_refused_other_communicators", is_refused_other_communicators},
     {"lacks_descriptors", lacks_descriptors},
     {"rank_one_exits_with_a_channel", rank_one_exits_with_a_channel},
     {"rank_one_throws", rank_one_throws},
@@ -218,6 +238,12 @@ TEST(MpiStart, an_mpi_that_the_program_runs_itself_stays_its_own) {
 
 TEST(MpiStart, several_contexts_live_at_once) {
   const Result result = mpiexec("3", "has_several_contexts");
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.out, "passed on\npassed on\npassed on\n");
+}
+
+TEST(MpiStart, a_context_on_an_intercommunicator_or_on_none_is_refused) {
+  const Result result = mpiexec("3", "is_refused_other_communicators");
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(result.out, "passed on\npassed on\npassed on\n");
 }
