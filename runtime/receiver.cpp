@@ -153,6 +153,7 @@ void ReceiverCore::pause_for_signal(std::uint64_t epoch) const noexcept {
 }
 
 void ReceiverCore::await_signal(device::Lane lane, std::uint64_t epoch) {
+  awaited_ = epoch;
   const auto wait = [&](const backends::Signal& word) {
     device::wait(lane, {word.word, epoch, word.parking, epoch}, *this, helper());
   };
@@ -178,7 +179,8 @@ void ReceiverCore::release(Stream stream) {
 }
 
 bool ReceiverCore::goes_with_next_put(device::Lane lane, std::uint64_t epoch) {
-  if (base::trace::on() || !fires_by_stores() || !shares_line() || !lane.host->next_is_put()) return false;
+  if (epoch != awaited_ || base::trace::on() || !fires_by_stores() || !shares_line() || !lane.host->next_is_put())
+    return false;
   constexpr auto give = [](HostStream::Impl* stream, void* end, std::uint64_t credited) {
     static_cast<ReceiverCore*>(end)->enqueue(device::Lane{stream}, credited, {});
   };

@@ -203,7 +203,7 @@ class TargetCore final : public ChannelEnd {
     if (stream.kind() != Stream::Kind::host) return issue(stream, std::move(work), std::move(refused));
     ++enqueued_;
     try {
-      issue_later(stream, std::move(work), std::move(refused), NeverBrief{});
+      issue_later<false>(stream, std::move(work), std::move(refused), NeverBrief{});
     } catch (...) {
       --enqueued_;
       epochs_.withdraw(epoch(), epochs);
