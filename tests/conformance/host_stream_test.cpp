@@ -184,9 +184,11 @@ TEST(HostStreams, hold_no_credit_back_while_a_put_waits) {
   run_peers(alone(), [](Context& context) {
     HeldBack held(context);
     held.loop.sender.put(Stream::host(held.host));
+    held.host.synchronize();
     held.enqueue(0);
     while (held.given == 0) std::this_thread::yield();
     EXPECT_TRUE(held.signalled);  // by the put before
+    EXPECT_FALSE(held.copied);
     held.loop.receiver.release({});
     held.host.synchronize();
     EXPECT_EQ(held.given, 1);
