@@ -83,8 +83,9 @@ constexpr int kFirst = STDERR_FILENO + 1;
 constexpr std::size_t kSpare = 32;
 
 /// Returns the lowest limit that leaves `more` numbers free: the limit is on numbers, not on the count of open files.
-/// From the hard limit `most` on, all numbers are free.
+/// Numbers from the hard limit `most` on are not looked at.
 rlim_t limit_for(std::size_t more, rlim_t most) noexcept {
+  if (more > most) return more;
   rlim_t number = 0;
   for (; more > 0 && number < most; ++number) more -= ::fcntl(static_cast<int>(number), F_GETFD) < 0 ? 1 : 0;
   return number + more;

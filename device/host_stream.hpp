@@ -78,26 +78,27 @@ struct HostStream::Impl {
   void raise_at(std::shared_ptr<Turns> turns, std::uint64_t turn);
   void wait_for(std::shared_ptr<Turns> turns, std::uint64_t turn);
 
-  /// The credit of `epoch`, to `peer`, which a put may let go once it has copied.
+  /// The credit of `epoch`, to `peer` of a rank, which a put may let go once it has copied.
   struct Credit {
-    void (*give)(Impl* stream, void* end, std::uint64_t epoch) = nullptr;
+    void (*give)(Impl* stream, void* end, std::uint64_t epoch) = nullptr;  ///< null: no credit
     void* end = nullptr;
     std::uint64_t epoch = 0;
-    int peer = -1;
+    const void* rank = nullptr;  ///< to compare
+    int peer = 0;
   };
   // From inside.
-  /// The next item is there, and is a put.
+  /// The item behind the one that runs is there, and is a put.
   bool next_is_put() const noexcept {
     const auto next = head_.load(std::memory_order_relaxed) + 1;
     return is_full(next) && cell(next).whose == Whose::own_put && late_.empty();
   }
   /// Gives the credit when the next item, a put, lets it go, or behind that item.
   void hold_back(const Credit& credit) noexcept {
+    let_go();  // an item may give several
     held_back_ = credit;
     held_behind_ = head_.load(std::memory_order_relaxed);
   }
-  /// The peer whose credit is held back; -1: none is.
-  int held_back_from() const noexcept { return held_back_.peer; }
+  const Credit& held_back() const noexcept { return held_back_; }
   void let_go() noexcept {
     if (held_back_.give != nullptr) [[unlikely]]
       give_held_back();
@@ -129,8 +130,8 @@ struct HostStream::Impl {
   void parked_at(base::Parking* parking) noexcept;
 
  private:
-  /// Owner of an item's work. A user's callables run in the stream's own thread, the library's work in any thread that
-  /// is at hand.
+  /// Owner of an item's work; puts of the library are told apart. A user's callables run in the stream's own thread,
+  /// the library's work in any thread that is at hand.
   enum class Whose : std::uint8_t { own_put, own, users };
 
   /// Dozing, the thread is woken for users' work only: it trusts hosts that synchronize to run the rest.

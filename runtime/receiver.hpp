@@ -105,7 +105,8 @@ class ReceiverCore final : public runtime::ChannelEnd {
   base::EndCounts counts() const noexcept override { return {epoch(), waits_completed(), released(), depth()}; }
 
  private:
-  /// The credit of an epoch lies beside the signal. Between that and a copy of so many bytes the peer looks at them.
+  /// A credit lies beside the signal of the next put. If that put copies so many bytes, the peer looks at them
+  /// meanwhile.
   static constexpr std::size_t kLongCopy = 4096;
 
   [[noreturn, gnu::cold]] void refuse_release(std::uint64_t epoch) const;
@@ -190,7 +191,7 @@ class ReceiverCore final : public runtime::ChannelEnd {
   bool in_parts_ = false;
   const std::atomic<std::uint64_t>* begun_ = nullptr;
   std::uint64_t signal_seen_ = 0;  // by the stream: another load of the word would take its line from the peer's cache
-  std::uint64_t awaited_ = 0;      // the last epoch that the stream had to wait for
+  std::atomic<std::uint64_t> awaited_{0};           // the last epoch that a stream had to wait for
   base::Progress& waited_ = base::take_progress();  // waits that streams have completed
   std::atomic<std::uint64_t> refused_waits_{0};     // by a GPU's driver
   std::uint64_t given_waits_ = 0;                   // to a GPU's stream

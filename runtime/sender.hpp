@@ -139,7 +139,7 @@ class SenderCore final : public runtime::ChannelEnd {
   /// The put itself, on the lane.
   [[gnu::always_inline]] void fire(device::Lane lane, std::uint64_t epoch, backends::Range part) {
     fail_if_stopped(lane);
-    if (lane.host != nullptr && lane.host->held_back_from() >= 0 && fire_with_credit(lane, epoch, part)) return;
+    if (lane.host != nullptr && lane.host->held_back().give != nullptr && fire_with_credit(lane, epoch, part)) return;
     await_credit(lane, epoch);
     report_failure(lane);
     if (!base::trace::on()) [[likely]]

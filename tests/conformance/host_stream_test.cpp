@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // HostStream: a FIFO that one thread runs in order.
+#include <array>
 #include <future>
 #include <memory>
 #include <set>
@@ -7,6 +8,8 @@
 #include <vector>
 
 #include "device/host_stream.hpp"
+#include "runtime/channel.hpp"
+#include "runtime/handles.hpp"
 #include "tests/conformance/cases.hpp"
 
 namespace {
@@ -139,7 +142,7 @@ struct HeldBack {
     };
     host.run([this] { wait_to_go_on(); });
     inner.enqueue([this, peer, give] {
-      if (inner.next_is_put()) inner.hold_back({give, this, 1, peer});
+      if (inner.next_is_put()) inner.hold_back({give, this, 1, rank, peer});
     });
     loop.memory.data()[kBytes] = std::byte{1};
     loop.sender.put(Stream::host(host));
@@ -152,6 +155,7 @@ struct HeldBack {
   Loop loop;
   HostStream host;
   HostStream::Impl& inner = impl_of(host);
+  const void* rank = &detail::ChannelAccess::end(loop.sender)->services();
   std::atomic<bool> goes_on{false};
   std::atomic<int> given{0};
   bool copied = false;
@@ -195,7 +199,12 @@ TEST(HostStreams, hold_no_credit_back_while_a_put_waits) {
   });
 }
 
-/// Whose credit a stream holds back that has released a slot of `bytes`, in a put behind the release and in one more.
+/// Whose credit the stream holds back; -1: none.
+Rank held_back_from(const HostStream::Impl& stream) {
+  return stream.held_back().give == nullptr ? -1 : stream.held_back().peer;
+}
+
+/// The same for a stream that has released the loop's slot, in a put behind the release and in one more.
 std::pair<Rank, Rank> held_back_from(Loop& loop, bool had_to_wait) {
   HostStream host;
   HostStream::Impl& inner = impl_of(host);
@@ -207,8 +216,8 @@ std::pair<Rank, Rank> held_back_from(Loop& loop, bool had_to_wait) {
   });
   (void)loop.receiver.wait(Stream::host(host));
   loop.receiver.release(Stream::host(host));
-  inner.enqueue([&] { by_put = inner.held_back_from(); }, true);
-  inner.enqueue([&] { behind = inner.held_back_from(); }, true);
+  inner.enqueue([&] { by_put = held_back_from(inner); }, true);
+  inner.enqueue([&] { behind = held_back_from(inner); }, true);
   if (!had_to_wait) loop.sender.put({});
   goes_on.store(true);
   while (had_to_wait && !waits.load()) std::this_thread::yield();
@@ -224,11 +233,30 @@ TEST(HostStreams, hold_the_credit_of_a_long_slot_that_they_waited_for_back_for_o
     Loop small(context, kTag + 1, HeldBack::kBytes / 2);
     const std::pair<Rank, Rank> none(-1, -1), held(0, -1);
     std::pair<Rank, Rank> was = none;
-    while (was == none) was = held_back_from(loop, true);  // the put may be there before the stream waits
+    for (int i = 0; i < 1000 && was == none; ++i)
+      was = held_back_from(loop, true);  // a put may be there before the wait
     EXPECT_EQ(was, held);
     EXPECT_EQ(held_back_from(loop, false), none);
     for (int round = 0; round < 20; ++round) EXPECT_EQ(held_back_from(small, true), none);
   });
+}
+
+/// As the release of a plan does.
+TEST(HostStreams, hold_one_of_several_credits_back_and_give_the_others) {
+  HostStream host;
+  HostStream::Impl& inner = impl_of(host);
+  std::array<std::atomic<int>, 2> given{};
+  constexpr auto give = [](HostStream::Impl*, void* times, std::uint64_t) {
+    static_cast<std::atomic<int>*>(times)->fetch_add(1);
+  };
+  inner.enqueue([&] {
+    for (auto& times : given) inner.hold_back({give, &times, 1, nullptr, 0});
+    EXPECT_EQ(given[0], 1);
+    EXPECT_EQ(given[1], 0);
+  });
+  host.synchronize();
+  EXPECT_EQ(given[0], 1);
+  EXPECT_EQ(given[1], 1);
 }
 
 /// The host that runs the stream may leave the put behind to the stream's thread.
@@ -246,8 +274,8 @@ TEST(HostStreams, are_handed_back_without_a_credit) {
       static_cast<std::atomic<int>*>(times)->fetch_add(1);
     };
     const auto holds = [&] {
-      inner.enqueue([&] { held = inner.held_back_from(); }, true);
-      inner.hold_back({give, &given, 1, 0});
+      inner.enqueue([&] { held = held_back_from(inner); }, true);
+      inner.hold_back({give, &given, 1, nullptr, 0});
     };
     while (!inner.run_now([] { return true; }, holds)) {
       inner.enqueue([] {});
