@@ -153,7 +153,6 @@ void ReceiverCore::pause_for_signal(std::uint64_t epoch) const noexcept {
 }
 
 void ReceiverCore::await_signal(device::Lane lane, std::uint64_t epoch) {
-  awaited_.store(epoch, std::memory_order_relaxed);
   const auto wait = [&](const backends::Signal& word) {
     device::wait(lane, {word.word, epoch, word.parking, epoch}, *this, helper());
   };
@@ -179,9 +178,7 @@ void ReceiverCore::release(Stream stream) {
 }
 
 bool ReceiverCore::goes_with_next_put(device::Lane lane, std::uint64_t epoch) {
-  if (epoch != awaited_.load(std::memory_order_relaxed) || base::trace::on() || !fires_by_stores() || !shares_line() ||
-      !lane.host->next_is_put())
-    return false;
+  if (base::trace::on() || !fires_by_stores() || !shares_line() || !lane.host->next_is_put()) return false;
   constexpr auto give = [](HostStream::Impl* stream, void* end, std::uint64_t credited) {
     static_cast<ReceiverCore*>(end)->enqueue(device::Lane{stream}, credited, {});
   };

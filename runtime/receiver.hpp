@@ -191,7 +191,6 @@ class ReceiverCore final : public runtime::ChannelEnd {
   bool in_parts_ = false;
   const std::atomic<std::uint64_t>* begun_ = nullptr;
   std::uint64_t signal_seen_ = 0;  // by the stream: another load of the word would take its line from the peer's cache
-  std::atomic<std::uint64_t> awaited_{0};           // the last epoch that a stream had to wait for
   base::Progress& waited_ = base::take_progress();  // waits that streams have completed
   std::atomic<std::uint64_t> refused_waits_{0};     // by a GPU's driver
   std::uint64_t given_waits_ = 0;                   // to a GPU's stream
