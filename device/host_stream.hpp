@@ -87,10 +87,17 @@ struct HostStream::Impl {
     int peer = 0;
   };
   // From inside.
-  /// The item behind the one that runs is there, and is a put.
-  bool next_is_put() const noexcept {
-    const auto next = head_.load(std::memory_order_relaxed) + 1;
-    return is_full(next) && cell(next).whose == Whose::own_put && late_.empty();
+  /// The item that runs gives a credit, and may hold it back: the item behind it is there, and is a put. False: the
+  /// credit leaves now, or one has left just before, which has fetched the line.
+  bool may_hold_back() noexcept {
+    constexpr std::uint64_t kJustBefore = 2;  // with a wait in between
+    const auto here = head_.load(std::memory_order_relaxed);
+    if (here - gave_at_ <= kJustBefore || !is_full(here + 1) || cell(here + 1).whose != Whose::own_put ||
+        !late_.empty()) {
+      gave_at_ = here;
+      return false;
+    }
+    return true;
   }
   /// Gives the credit when the next item, a put, lets it go, or behind that item.
   void hold_back(const Credit& credit) noexcept {
@@ -273,11 +280,12 @@ struct HostStream::Impl {
   alignas(64) std::atomic<std::uint64_t> tail_{0};  // positions claimed
   std::atomic<std::uint64_t> known_head_{0};        // `head_` as producers saw it last: its line seldom travels
 
-  alignas(64) std::atomic<bool> taken_{false};  // some thread runs the stream; the next six are its own to write
+  alignas(64) std::atomic<bool> taken_{false};  // some thread runs the stream; the next seven are its own to write
   std::atomic<std::uint64_t> head_{0};          // the position to run next
   std::atomic<std::uint64_t> late_before_{kNever};
   Credit held_back_;
-  std::uint64_t held_behind_ = 0;  // the position of the item that holds it back
+  std::uint64_t held_behind_ = 0;       // the position of the item that holds it back
+  std::uint64_t gave_at_ = kNever / 2;  // the position of the item that has not held its credit back last
   std::deque<Late> late_;
   Stop stop_;
 

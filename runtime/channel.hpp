@@ -367,6 +367,10 @@ class ChannelEnd : public EndInfo,
  protected:
   static constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
   static constexpr int kDeep = 4;  // slots from which on many epochs are under way at a time
+  /// A credit lies beside the signal of the next put. If that put copies so many bytes, the peer looks at them
+  /// meanwhile.
+  static constexpr std::size_t kLongCopy = 4096;
+  static constexpr std::size_t kLongestCopy = 8192;  // what a longer copy gains ahead it loses synchronised
 
   /// The epoch whose word some enqueued work may be waiting for; 0: none.
   virtual std::uint64_t waits_for() const noexcept = 0;

@@ -178,7 +178,7 @@ void ReceiverCore::release(Stream stream) {
 }
 
 bool ReceiverCore::goes_with_next_put(device::Lane lane, std::uint64_t epoch) {
-  if (base::trace::on() || !fires_by_stores() || !shares_line() || !lane.host->next_is_put()) return false;
+  if (base::trace::on() || !fires_by_stores() || !shares_line() || !lane.host->may_hold_back()) return false;
   constexpr auto give = [](HostStream::Impl* stream, void* end, std::uint64_t credited) {
     static_cast<ReceiverCore*>(end)->enqueue(device::Lane{stream}, credited, {});
   };

@@ -80,7 +80,9 @@ class ReceiverCore final : public runtime::ChannelEnd {
     fail_if_stopped(lane);
     await_connected(lane, epoch);
     report_failure(lane, false);
-    if (lane.host != nullptr && slot_bytes >= kLongCopy && depth() < kDeep && goes_with_next_put(lane, epoch)) return;
+    if (lane.host != nullptr && slot_bytes >= kLongCopy && slot_bytes <= kLongestCopy && depth() < kDeep &&
+        goes_with_next_put(lane, epoch))
+      return;
     if (!base::trace::on()) [[likely]]
       return enqueue(lane, epoch, {});
     device::trace_slice(lane, "release", traced, epoch, 0, base::trace::Arrow::none,
@@ -105,10 +107,6 @@ class ReceiverCore final : public runtime::ChannelEnd {
   base::EndCounts counts() const noexcept override { return {epoch(), waits_completed(), released(), depth()}; }
 
  private:
-  /// A credit lies beside the signal of the next put. If that put copies so many bytes, the peer looks at them
-  /// meanwhile.
-  static constexpr std::size_t kLongCopy = 4096;
-
   [[noreturn, gnu::cold]] void refuse_release(std::uint64_t epoch) const;
   /// On a host stream: the credit leaves between the copy and the signal of a put that stands behind it already, so
   /// that their line travels once.

@@ -119,10 +119,9 @@ void SenderCore::put(Stream stream, backends::Range part) {
 }
 
 bool SenderCore::fire_with_credit(device::Lane lane, std::uint64_t epoch, backends::Range part) {
-  constexpr std::size_t kMostBytes = 32 * 1024;
   const auto& credit = lane.host->held_back();
   const bool to_same = credit.rank == &services() && credit.peer == opening.key.world_peer;
-  const bool may = to_same && part.bytes <= kMostBytes && fires_by_stores() && shares_line() && has_credit(epoch);
+  const bool may = to_same && part.bytes <= kLongestCopy && fires_by_stores() && shares_line() && has_credit(epoch);
   if (may) {
     report_failure(lane);
     tell_of_firing(lane, epoch, part);

@@ -142,7 +142,7 @@ struct HeldBack {
     };
     host.run([this] { wait_to_go_on(); });
     inner.enqueue([this, peer, give] {
-      if (inner.next_is_put()) inner.hold_back({give, this, 1, rank, peer});
+      if (inner.may_hold_back()) inner.hold_back({give, this, 1, rank, peer});
     });
     loop.memory.data()[kBytes] = std::byte{1};
     loop.sender.put(Stream::host(host));
@@ -227,6 +227,27 @@ TEST(HostStreams, hold_the_credit_of_a_long_slot_back_for_one_put) {
       EXPECT_TRUE(loop.sender.credited()) << bytes;
     }
   });
+}
+
+TEST(HostStreams, hold_no_credit_back_behind_another) {
+  HostStream host;
+  HostStream::Impl& inner = impl_of(host);
+  std::atomic<bool> goes_on{false};
+  std::vector<bool> may;
+  const auto enqueue_two = [&](int others) {
+    inner.enqueue([&] { may.push_back(inner.may_hold_back()); });
+    for (int i = 0; i < others; ++i) inner.enqueue([] {});
+    inner.enqueue([&] { may.push_back(inner.may_hold_back()); });
+    inner.enqueue([] {}, true);
+  };
+  host.run([&] {
+    while (!goes_on.load()) std::this_thread::yield();
+  });
+  enqueue_two(1);  // the wait of the second message
+  enqueue_two(4);
+  goes_on.store(true);
+  host.synchronize();
+  EXPECT_EQ(may, (std::vector<bool>{false, false, false, true}));
 }
 
 /// As the release of a plan does.
