@@ -172,7 +172,7 @@ class HostLine::Groups {
       left_.push_back(std::move(recent_.front()));
       recent_.erase(recent_.begin());
     }
-    end_passed(2);  // one is added, so those that have passed stay fewer than the others
+    end_passed(2);  // one is added in a call, so those that have passed become fewer
     recent_.push_back(std::move(made));
     last_ = recent_.size() - 1;
     return *recent_.back();
