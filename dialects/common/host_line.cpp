@@ -8,7 +8,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -173,11 +172,12 @@ class HostLine::Groups {
       left_.push_back(std::move(recent_.front()));
       recent_.erase(recent_.begin());
     }
-    while (!left_.empty() && !left_.front()->in_use()) left_.pop_front();  // the stream comes to most in this order
+    end_passed(2);  // one is added in a call, so those that have passed become fewer
     recent_.push_back(std::move(made));
     last_ = recent_.size() - 1;
     return *recent_.back();
   }
+  void end_all_passed() { end_passed(left_.size()); }
   bool in_use() const noexcept {
     const auto is_used = [](const auto& group) { return group->in_use(); };
     return std::ranges::any_of(recent_, is_used) || std::ranges::any_of(left_, is_used);
@@ -185,9 +185,24 @@ class HostLine::Groups {
 
  private:
   static constexpr std::size_t kRecent = 8;  // as many are looked through
+
+  /// Looks at so many of `left_`, in turn, and ends those that no item uses.
+  void end_passed(std::size_t looks) {
+    for (; looks > 0 && !left_.empty(); --looks) {
+      if (next_ >= left_.size()) next_ = 0;
+      if (left_[next_]->in_use()) {
+        ++next_;
+        continue;
+      }
+      std::swap(left_[next_], left_.back());
+      left_.pop_back();
+    }
+  }
+
   std::vector<std::unique_ptr<Group>> recent_;
-  std::size_t last_ = 0;                     // of `recent_`
-  std::deque<std::unique_ptr<Group>> left_;  // older ones, which items have
+  std::size_t last_ = 0;                      // the place in `recent_` of the one that was used last
+  std::vector<std::unique_ptr<Group>> left_;  // older ones, in any order, as long as items use them
+  std::size_t next_ = 0;                      // the place in `left_` to look at next
 };
 
 struct HostLine::Shared {
@@ -368,6 +383,7 @@ int HostLine::wait() {
   } else {
     await_here();
   }
+  shared_->groups.end_all_passed();
   return shared_->faults.take();
 }
 

@@ -9,7 +9,7 @@
 namespace sluice::stream_mpi {
 
 /// Gives a communicator that was just made its number. Collective over it. Null communicators and intercommunicators
-/// are left as they are, and one whose ranks MPI cannot tell the number.
+/// are left as they are. A rank that the broadcast does not reach gets no number.
 void number_communicator(MPI_Comm comm);
 
 /// The number that no other communicator has, the same at all its ranks.

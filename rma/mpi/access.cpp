@@ -37,12 +37,11 @@ void unpack(const std::byte* bytes, const Here& to, const Flat& flat) {
 }
 
 /// @throws if the two sides have not the same number of bytes
-void check_equal(const Here& here, const Flat& mine, const There& there, const Flat& theirs) {
-  const std::size_t a = mine.bytes * static_cast<std::size_t>(here.count);
-  const std::size_t b = theirs.bytes * static_cast<std::size_t>(there.count);
-  if (a == b) return;
-  throw Refused(MPI_ERR_TYPE,
-                std::to_string(a) + " bytes here, and " + std::to_string(b) + " at rank " + std::to_string(there.rank));
+void check_equal(std::size_t here, const There& there, const Flat& theirs) {
+  const std::size_t bytes = total(theirs.bytes, there.count);
+  if (here == bytes) return;
+  throw Refused(MPI_ERR_TYPE, std::to_string(here) + " bytes here, and " + std::to_string(bytes) + " at rank " +
+                                  std::to_string(there.rank));
 }
 
 }  // namespace
@@ -50,8 +49,9 @@ void check_equal(const Here& here, const Flat& mine, const There& there, const F
 void put(RmaWindow& window, const Here& from, const There& to) {
   const Flat& mine = flat_of(from.type);
   const Flat& theirs = flat_of(to.type);
-  if (mine.bytes == 0 || from.count == 0) return;
-  check_equal(from, mine, to, theirs);
+  const std::size_t bytes = total(mine.bytes, from.count);
+  if (bytes == 0) return;
+  check_equal(bytes, to, theirs);
   const std::int64_t begin = reach(window, to, theirs);
   std::vector<std::byte> copy;
   if (!mine.dense) copy = packed(from, mine);
@@ -70,11 +70,12 @@ void put(RmaWindow& window, const Here& from, const There& to) {
 void get(RmaWindow& window, const Here& to, const There& from) {
   const Flat& mine = flat_of(to.type);
   const Flat& theirs = flat_of(from.type);
-  if (mine.bytes == 0 || to.count == 0) return;
-  check_equal(to, mine, from, theirs);
+  const std::size_t bytes = total(mine.bytes, to.count);
+  if (bytes == 0) return;
+  check_equal(bytes, from, theirs);
   const std::int64_t begin = reach(window, from, theirs);
   std::vector<std::byte> copy;
-  if (!mine.dense) copy.resize(mine.bytes * static_cast<std::size_t>(to.count));
+  if (!mine.dense) copy.resize(bytes);
   std::byte* target = mine.dense ? address_of(to) + mine.begin : copy.data();
   rma::FirstFailure failure(false);
   failure.of([&] {

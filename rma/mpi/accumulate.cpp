@@ -44,7 +44,7 @@ void scatter(const std::vector<std::byte>& all, const Here& to) {
 /// @throws unless they are so many elements like those of `basic`
 void check_elements(const Here& here, std::size_t elements, const Basic& basic) {
   const Flat& flat = flat_of(here.type);
-  const std::size_t count = flat.elements * static_cast<std::size_t>(here.count);
+  const std::size_t count = total(flat.elements, here.count);
   const bool alike = flat.only != nullptr && flat.only->size == basic.size && flat.only->extent == basic.extent;
   if (count == elements && alike) return;
   throw Refused(MPI_ERR_TYPE, std::to_string(count) + " elements here and " + std::to_string(elements) +
@@ -208,8 +208,8 @@ class InTurn {
 void accumulate(RmaWindow& window, Epochs::Lock& lock, const Here& operands, const Here& result, const There& to,
                 MPI_Op op) {
   const Flat& theirs = flat_of(to.type);
-  const std::size_t elements = theirs.elements * static_cast<std::size_t>(to.count);
-  if (theirs.elements == 0 || to.count == 0) return;
+  const std::size_t elements = total(theirs.elements, to.count);
+  if (elements == 0) return;
   if (theirs.only == nullptr) throw Refused(MPI_ERR_TYPE, "an accumulate of elements of several types");
   const Basic& basic = *theirs.only;
   check_operation(op, basic);

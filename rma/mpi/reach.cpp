@@ -37,6 +37,12 @@ void check_attached(const RmaWindow& window, const There& there, const Flat& fla
 
 }  // namespace
 
+std::size_t total(std::size_t of_one, MPI_Count count) {
+  std::size_t all = 0;
+  if (__builtin_mul_overflow(of_one, count, &all)) throw Refused(MPI_ERR_RMA_RANGE, "2^64 bytes or elements, or more");
+  return all;
+}
+
 std::int64_t reach(const RmaWindow& window, const There& there, const Flat& flat) {
   const Part& part = window.parts[static_cast<std::size_t>(there.rank)];
   const std::int64_t at = product(there.displacement, part.unit);

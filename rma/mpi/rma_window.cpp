@@ -173,7 +173,7 @@ std::vector<int> RmaWindow::ranks_of(MPI_Group group) {
   std::vector<int> those(static_cast<std::size_t>(count));
   while (numbers_.size() < those.size()) numbers_.push_back(static_cast<int>(numbers_.size()));
   if (count > 0) PMPI_Group_translate_ranks(group, count, numbers_.data(), members_, those.data());
-  if (std::ranges::count(those, MPI_UNDEFINED) > 0)
+  if (std::ranges::find(those, MPI_UNDEFINED) != those.end())
     throw Refused(MPI_ERR_GROUP, "a process of the group is not one of the window");
   return those;
 }

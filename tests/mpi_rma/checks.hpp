@@ -75,7 +75,8 @@ inline int run_named(const Programs& programs, int argc, char** argv, int first,
 /// The seed of the first rank.
 inline unsigned seed() {
   static const unsigned chosen = [] {
-    auto made = static_cast<unsigned>(sluice::test::random_seed());
+    unsigned made = 0;
+    if (world_rank() == 0) made = static_cast<unsigned>(sluice::test::random_seed());
     MPI_Bcast(&made, 1, MPI_UNSIGNED, 0, MPI_COMM_WORLD);
     return made;
   }();

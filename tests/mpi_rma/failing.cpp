@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls that fail at one rank alone: the other ranks, and later calls, go on. And what else only the sources show.
+// Calls that fail at one rank alone: the other ranks, and later calls, go on. Also other checks that need the
+// sources of the library.
 #include <sluice/mpi_rma.h>
 #include <sluice/error.hpp>
 #include <sluice/run.hpp>

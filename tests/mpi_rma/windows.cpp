@@ -182,8 +182,6 @@ void check_no_op_refused(MPI_Win window, const std::string& when) {
   MPI_Type_free(&two);
 }
 
-}  // namespace
-
 /// A window of this rank alone, and a group with others.
 void check_group_refused() {
   int* memory = nullptr;
@@ -197,6 +195,8 @@ void check_group_refused() {
   MPI_Group_free(&all);
   MPI_Win_free(&window);
 }
+
+}  // namespace
 
 void run_errors() {
   if (world_size() > 1) check_group_refused();
@@ -224,9 +224,14 @@ void run_errors() {
 #if MPI_VERSION >= 4
   is(MPI_Put_c(&value, kFar, MPI_INT, 0, 0, kFar, MPI_INT, window), MPI_ERR_RMA_RANGE, "more bytes than 64 bits count");
   is(MPI_Get_c(&old, kFar, MPI_INT, 0, 0, kFar, MPI_INT, window), MPI_ERR_RMA_RANGE, "a get of more bytes than that");
+  is(MPI_Put_c(&value, kFar, MPI_INT, 0, 1, 0, MPI_INT, window), MPI_ERR_RMA_RANGE, "2^64 bytes for none");
+  is(MPI_Put_c(&value, kFar + 1, MPI_INT, 0, 0, 1, MPI_INT, window), MPI_ERR_RMA_RANGE, "2^64 bytes too many");
+  is(MPI_Get_c(&old, 1, MPI_INT, 0, 0, kFar + 1, MPI_INT, window), MPI_ERR_RMA_RANGE, "2^64 bytes too many there");
   MPI_Datatype four = MPI_DATATYPE_NULL;
   MPI_Type_contiguous(4, MPI_INT, &four);
   is(MPI_Accumulate_c(&value, kFar, four, 0, 0, kFar, four, MPI_SUM, window), MPI_ERR_RMA_RANGE, "2^64 elements");
+  is(MPI_Accumulate_c(&value, kFar + 1, four, 0, 0, 4, MPI_INT, MPI_SUM, window), MPI_ERR_RMA_RANGE,
+     "2^64 elements too many");
   MPI_Type_free(&four);
 #endif
   is(MPI_Accumulate(&value, 1, MPI_INT, 0, 0, 1, MPI_INT, MPI_MAXLOC, window), MPI_ERR_OP, "MAXLOC of numbers");

@@ -87,11 +87,15 @@ TEST(Mpis, a_start_costs_no_more_behind_many_others) {
   if (sluice::test::kSanitized) GTEST_SKIP() << "a sanitizer adds instructions";
   const int few = cost_of("starts_behind", "MPIS_TEST_STREAM=host MPIS_TEST_MESSAGES=20").instructions;
   const int many = cost_of("starts_behind", "MPIS_TEST_STREAM=host MPIS_TEST_MESSAGES=2100").instructions;
-  if (few == 0) GTEST_SKIP() << "not counted";
+  if (few == 0 || many == 0) GTEST_SKIP() << "not counted";
   EXPECT_LT(many, 2 * few);
 }
 #endif
-TEST(Mpis, lists_whose_items_have_run_take_no_memory) { expect_on_host(1, "left_lists"); }
+TEST(Mpis, lists_whose_items_have_run_take_no_memory) {
+  if (sluice::test::kSanitized) GTEST_SKIP() << "a sanitizer has its own heap, whose size is not known";
+  expect_on_host(1, "left_lists");
+  expect_passed(1, "left_lists_beside left_lists_ahead", "MPIS_TEST_STREAM=host");
+}
 TEST(Mpis, a_host_stream_is_recognised_without_copies_by_the_kernel) {
   expect_passed(1, "without_kernel_copies", "MPIS_TEST_STREAM=host");
 }
@@ -141,7 +145,8 @@ TEST(Mpis, messages_may_be_empty_or_for_nobody) { expect_on_host(2, "nobody empt
 TEST(Mpis, statuses_have_source_tag_and_count) { expect_on_host(2, "statuses"); }
 TEST(Mpis, matches_may_complete_later) { expect_on_host(2, "imatch"); }
 TEST(Mpis, a_wrong_state_is_refused_and_changes_nothing) { expect_on_host(2, "states"); }
-TEST(Mpis, wrong_arguments_and_wildcards_are_refused) { expect_passed(1, "arguments", "SLUICE_GPUS=none"); }
+TEST(Mpis, wrong_arguments_and_wildcards_are_refused) { expect_passed(1, "arguments", ""); }
+TEST(Mpis, a_freed_host_stream_is_refused) { expect_passed(1, "freed_stream", "SLUICE_GPUS=none"); }
 TEST(Mpis, both_ends_learn_that_a_message_does_not_fit) { expect_on_host(2, "sizes"); }
 TEST(Mpis, a_match_that_took_too_long_can_be_tried_again) {
   expect_passed(2, "timeout timeout_of_one", "SLUICE_CONNECT_TIMEOUT=200ms");

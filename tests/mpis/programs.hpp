@@ -20,6 +20,8 @@ void run_ahead();
 void run_steps();
 void run_starts_behind();
 void run_left_lists();
+void run_left_lists_beside();
+void run_left_lists_ahead();
 void run_many_lists_ahead();
 void run_many_requests();
 void run_beside_mpi();
@@ -60,6 +62,7 @@ void run_imatch();
 // refusals.cpp
 void run_states();
 void run_arguments();
+void run_freed_stream();
 void run_sizes();
 void run_timeout();
 void run_timeout_of_one();

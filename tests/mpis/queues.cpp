@@ -266,13 +266,13 @@ void run_communicators() {
   free_all(requests);
 }
 
-/// The functions that need no peer.
 /// A host stream is recognised also where the kernel copies nothing between processes.
 void run_without_kernel_copies() {
   if (!sluice::test::forbid_kernel_copies()) std::puts("SKIPPED-HERE: nothing can be forbidden");
   run_ring();
 }
 
+/// The functions that need no peer.
 void run_names() {
   MPIS_Hello_world();
   MPIS_Queue queues[3] = {7, 7, 7};

@@ -80,12 +80,17 @@ void run_arguments() {
   MPIS_Queue queue = MPIS_QUEUE_NULL;
   expect_equal(MPIS_Queue_init(&queue, static_cast<MPIS_Queue_type>(1), nullptr), MPI_ERR_ARG, "an unknown type");
   expect_equal(MPIS_Queue_init(&queue, GPU_MEM_OPS, nullptr), MPI_ERR_ARG, "a GPU's queue without a stream");
+  expect_equal(MPIS_Request_free(&request), MPIS_SUCCESS, "the end of a null request");
+}
+
+/// Without GPUs, of which one might take the handle for a stream of its own.
+void run_freed_stream() {
   sluice_host_stream* stream = nullptr;
   sluice_host_stream_create(nullptr, &stream);
   void* freed = stream;
   sluice_host_stream_free(&stream);
+  MPIS_Queue queue = MPIS_QUEUE_NULL;
   expect_equal(MPIS_Queue_init(&queue, THREAD, &freed), MPIS_UNSUPPORTED_BEHAVIOR, "a host stream that was freed");
-  expect_equal(MPIS_Request_free(&request), MPIS_SUCCESS, "the end of a null request");
 }
 
 /// Both ends learn that a message does not fit.

@@ -61,23 +61,75 @@ void run_starts_behind() {
   free_all(requests);
 }
 
-/// Lists whose items have run take no memory.
-void run_left_lists() {
-  Order order;
+namespace {
+
+constexpr std::size_t kOfAList = 100;  // bytes at least
+
+std::vector<MPIS_Request> sends_to_nobody() {
   std::vector<MPIS_Request> requests;
   for (int i = 0; i < 100; ++i) requests.push_back(send_of(nullptr, 0, MPI_PROC_NULL));
   match_all(requests);
-  const auto start_each = [&] {
-    for (MPIS_Request& request : requests) {
-      order.start(request);
-      order.wait_all();
-    }
-    order.wait();
+  return requests;
+}
+
+void start_each(Order& order, std::vector<MPIS_Request>& requests) {
+  for (MPIS_Request& request : requests) {
+    order.start(request);
+    order.wait_all();
+  }
+}
+
+std::size_t used() { return mallinfo2().uordblks; }
+
+/// Starts 10000 lists, and waits now and then until the stream has run their items.
+void expect_nothing_left(Order& order, const std::string& what) {
+  std::vector<MPIS_Request> requests = sends_to_nobody();
+  const auto start_and_wait = [&] {
+    start_each(order, requests);
+    order.stream ? order.stream->wait() : order.wait();
   };
-  start_each();
-  const std::size_t before = mallinfo2().uordblks;
-  for (int i = 0; i < 100; ++i) start_each();
-  constexpr std::size_t kOfAList = 100;  // bytes at least, and 20000 were copied
-  expect(mallinfo2().uordblks < before + 2000 * kOfAList, "lists that were left");
+  start_and_wait();
+  const std::size_t before = used();
+  for (int i = 0; i < 100; ++i) start_and_wait();
+  expect(used() < before + 2000 * kOfAList, what);
+  order.wait();
+  free_all(requests);
+}
+
+}  // namespace
+
+/// Lists whose items have run take no memory.
+void run_left_lists() {
+  Order order;
+  expect_nothing_left(order, "lists that were left");
+}
+
+/// Nor do they behind lists on a stream that stands still.
+void run_left_lists_beside() {
+  Order order;
+  std::vector<MPIS_Request> requests = sends_to_nobody();
+  OrderedStream other(false);
+  {
+    const Gate gate(order);
+    start_each(order, requests);
+    std::swap(order.stream->stream, other.stream);
+    expect_nothing_left(order, "lists that were left behind others");
+  }
+  other.wait();
+  free_all(requests);
+}
+
+/// Nor do they once the host has waited.
+void run_left_lists_ahead() {
+  Order order;
+  std::vector<MPIS_Request> requests = sends_to_nobody();
+  std::size_t ahead = 0;
+  {
+    const Gate gate(order);
+    for (int i = 0; i < 20; ++i) start_each(order, requests);
+    ahead = used();
+  }
+  order.wait();
+  expect(used() + 1500 * kOfAList < ahead, "lists that were left when the host had waited");
   free_all(requests);
 }
