@@ -55,14 +55,15 @@ Operation::Operation(Context& context, std::string name, Schedule schedule, Prog
 Operation::~Operation() {
   if (state_ == State::closed || !origin.here()) return;
   const bool unwinds = std::uncaught_exceptions() > 0;
-  base::Limit limit(unwinds ? runtime::time_to_leave(context_.connect_timeout()) : context_.connect_timeout());
+  const Timeout stated = unwinds ? runtime::time_to_leave(context_.connect_timeout()) : context_.connect_timeout();
+  base::Limit limit(stated);
   try {
     if (unwinds) ends_.clear();
-    if (shut(limit)) return;
+    shut(limit, stated);
+    return;
   } catch (const std::exception& reason) {
-    base::log(base::LogLevel::warn, name_ + ": " + reason.what());
+    base::log(base::LogLevel::warn, name_ + ": kept what streams or peers still use: " + reason.what());
   }
-  base::log(base::LogLevel::warn, name_ + ": kept what streams or peers still use");
   new (std::nothrow) std::pair(shared_, std::move(ends_));  // for ever
   if (own_ != nullptr) (void)own_.release();
 }
@@ -266,11 +267,12 @@ bool Operation::await_markers(base::Limit& limit) {
   return true;
 }
 
-bool Operation::shut(base::Limit& limit) {
+void Operation::shut(base::Limit& limit, Timeout stated) {
   std::vector<runtime::ChannelEnd*> ends;
   for (std::size_t i = 0; i < ends_.size(); ++i) ends.push_back(&end_of(i));
   for (const runtime::ChannelEnd* const end : ends) fate_->leave(*end);
-  return detail::close_all(ends, limit) && await_markers(limit);
+  if (const runtime::ChannelEnd* const open = runtime::close_all(ends, limit)) throw open->not_closed(stated);
+  if (!await_markers(limit)) throw error(Code::timeout, "not closed in time: a stream has not done its work");
 }
 
 bool Operation::go_on(std::size_t end) {
@@ -346,11 +348,11 @@ void Operation::wait_connected(std::optional<Timeout> timeout) {
 }
 
 void Operation::close(std::optional<Timeout> timeout) {
-  const Timeout most = timeout.value_or(context_.connect_timeout());
-  base::Limit limit(most);
+  const Timeout stated = timeout.value_or(context_.connect_timeout());
+  base::Limit limit(stated);
   if (state_ == State::closed) return;
   state_ = State::closing;
-  if (!shut(limit)) throw error(Code::timeout, "not closed in time");
+  shut(limit, stated);
   state_ = State::closed;
 }
 

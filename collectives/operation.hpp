@@ -97,7 +97,8 @@ class Operation {
   void enqueue_marker(Stream stream);
   void mark_behind_error(Stream stream) noexcept;
   bool await_markers(base::Limit& limit);
-  bool shut(base::Limit& limit);
+  /// @throws Error{Code::timeout}, which names an end that has not closed. `stated`: the limit as the error states it.
+  void shut(base::Limit& limit, Timeout stated);
   /// Enqueues the steps of `start` or `wait` on the stream. An error in the middle breaks the collective, at all ranks.
   void enqueue_start(Stream stream);
   void enqueue_wait(Stream stream);

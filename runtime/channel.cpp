@@ -358,11 +358,13 @@ void ChannelEnd::close(std::optional<Timeout> timeout) {
   reclaim();
   const Timeout stated = timeout.value_or(services_->limits.connect);
   base::Limit limit(stated);
-  if (!close_within(limit)) {
-    throw error(Code::timeout, epoch(),
-                "not closed" + (stated > Timeout::zero() ? " after " + base::duration_text(stated) : std::string()) +
-                    ": its memory is still in use; " + state());
-  }
+  if (!close_within(limit)) throw not_closed(stated);
+}
+
+Error ChannelEnd::not_closed(Timeout stated) const {
+  return error(Code::timeout, epoch(),
+               "not closed" + (stated > Timeout::zero() ? " after " + base::duration_text(stated) : std::string()) +
+                   ": its memory is still in use; " + state());
 }
 
 bool ChannelEnd::close_within(base::Limit& limit) {
@@ -386,6 +388,13 @@ bool ChannelEnd::close_within(base::Limit& limit) {
     device::reap();
   }
   return true;
+}
+
+ChannelEnd* close_all(std::span<ChannelEnd* const> ends, base::Limit& limit) {
+  base::Limit at_once(Timeout::zero());
+  for (ChannelEnd* const end : ends) (void)end->close_within(at_once);
+  const auto open = std::ranges::find_if_not(ends, [&](ChannelEnd* end) { return end->close_within(limit); });
+  return open == ends.end() ? nullptr : *open;
 }
 
 }  // namespace sluice::runtime

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -214,6 +215,8 @@ class ChannelEnd : public EndInfo,
   void wait_connected(base::Limit& limit, Timeout stated);
   void close(std::optional<Timeout> timeout);
   bool close_within(base::Limit& limit);
+  /// The error of a close that took longer. `stated`: as in `wait_connected`.
+  Error not_closed(Timeout stated) const;
   bool closed() const noexcept { return closed_; }
   SharedFailure failure() const { return failure_.get(); }
   /// True for an end that keeps work of `other` from running, on a stream that both are used on: a host stream sleeps
@@ -273,6 +276,8 @@ class ChannelEnd : public EndInfo,
   std::size_t place_in_plan = 0;  ///< among its senders, or receivers
   void leave_plan() noexcept { planned_ = false; }
   void check_bindable(Stream stream);
+  /// As far as that depends on the stream alone. @throws Error{Code::misuse}, {Code::unsupported}
+  void check_kind(Stream stream) const;
   void bind_to_gpu(Stream stream);
   void drive_by_plan() noexcept { bound_ = kPlanned; }
   /// Neither failed nor closed here.
@@ -656,5 +661,8 @@ class ChannelEnd : public EndInfo,
   base::WaitNote seen_note_;
   base::Clock::duration::rep warnings_ = 0;  // of the wait under way
 };
+
+/// All begin to close before one is waited for. Returns the first that has not closed within the limit; null: all have.
+ChannelEnd* close_all(std::span<ChannelEnd* const> ends, base::Limit& limit);
 
 }  // namespace sluice::runtime

@@ -54,10 +54,14 @@ void tell_of_waits(Clock::duration every) {
 void ChannelEnd::check_bindable(Stream stream) {
   if (bound_ == here_with(stream) && device::usable(stream)) return;
   if (bound_ <= kPlanned) refuse_bound();
-  if (bound_ != kUnbound && bound_ != here_with(stream))
+  check_kind(stream);
+  check();
+}
+
+void ChannelEnd::check_kind(Stream stream) const {
+  if (bound_ > kUnbound && bound_ != here_with(stream))
     misuse(epoch(), std::string("the ") + noun() + " is used with another kind of stream");
   device::check_supported(stream, opening.rank);
-  check();
   const auto opened_for = opening.options.stream;
   if (opened_for && opened_for->kind() != stream.kind()) misuse(0, "the channel was opened for another kind of stream");
 }

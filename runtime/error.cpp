@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <sluice/error.hpp>
+#include "runtime/error_text.hpp"
 
 #include <cstddef>
 #include <iterator>
@@ -47,5 +47,11 @@ const char* name(Code code) noexcept {
 Error::Error(Code code, Rank rank, Rank peer, Tag tag, std::uint64_t epoch, const std::string& what)
     : std::runtime_error(line(code, rank, peer, tag, epoch, what)), code_(code), rank_(rank), peer_(peer), tag_(tag),
       epoch_(epoch) {}
+
+std::string detail::without_kind(const Error& error) {
+  const std::string_view what = error.what();
+  const std::string kind = std::string(name(error.code())) + ": ";
+  return std::string(what.starts_with(kind) ? what.substr(kind.size()) : what);
+}
 
 }  // namespace sluice

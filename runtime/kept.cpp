@@ -42,6 +42,7 @@ void begin_anew() noexcept { leaves_by.reset(); }
 
 void abandon(std::shared_ptr<ChannelEnd> end) noexcept {
   if (end == nullptr || !end->origin.here() || end->closed()) return;
+  if (!end->leaves_because().empty()) return;  // abandoned before: it is kept
   std::optional<Timeout> limit;
   if (std::uncaught_exceptions() > 0) {
     // This rank ends with the channel open: the peer loses it, and gets a moment to release the memory.

@@ -103,13 +103,13 @@ void StreamThreads::run(Stream stream, std::function<void(device::Lane)> work) {
   }
 }
 
-bool StreamThreads::close(base::Limit& limit) {
+ChannelEnd* StreamThreads::close(base::Limit& limit) {
   const std::lock_guard lock(mutex_);
   std::vector<ChannelEnd*> ends;
   for (const auto& line : lines_) std::ranges::copy(line->ends(), std::back_inserter(ends));
-  if (!detail::close_all(ends, limit)) return false;
-  lines_.clear();
-  return true;
+  ChannelEnd* const open = close_all(ends, limit);
+  if (open == nullptr) lines_.clear();
+  return open;
 }
 
 void StreamThreads::clear() noexcept {

@@ -34,8 +34,8 @@ class StreamThreads {
   /// Later work on `stream` runs once `work(lane)` has returned, which throws nothing. `lane`: the thread's.
   /// @throws Error; if `work` was accepted before that, the thread still calls it
   void run(Stream stream, std::function<void(device::Lane)> work);
-  /// Closes the channels, once all work is done. False: not within the limit.
-  bool close(base::Limit& limit);
+  /// Closes the channels, once all work is done. Returns one that has not closed within the limit; null: all have.
+  ChannelEnd* close(base::Limit& limit);
   void clear() noexcept;
 
  private:

@@ -172,7 +172,7 @@ bool WaitAnyCore::leave_gpus(base::Limit& limit) noexcept {
 
 bool WaitAnyCore::close_threads(base::Limit& limit) noexcept {
   try {
-    return threads_->close(limit);
+    return threads_->close(limit) == nullptr;
   } catch (const std::exception& reason) {
     base::log(base::LogLevel::warn, reason.what());
     return false;

@@ -9,6 +9,7 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "runtime/engine.hpp"
+#include "runtime/error_text.hpp"
 #include "runtime/kept.hpp"
 
 namespace sluice::segments {
@@ -149,19 +150,22 @@ void End::wait_connected(std::optional<Timeout> timeout) {
   for (runtime::ChannelEnd* const end : ends_) end->wait_connected(limit, stated);
 }
 
-bool End::shut(base::Limit& limit) {
-  if (!threads_->close(limit)) return false;
+runtime::ChannelEnd* End::shut(base::Limit& limit) {
+  if (runtime::ChannelEnd* const open = threads_->close(limit)) return open;
   stop();
   for (const runtime::ChannelEnd* const end : ends_) fate_->leave(*end);
-  closed_ = detail::close_all(ends_, limit);
-  return closed_;
+  runtime::ChannelEnd* const open = runtime::close_all(ends_, limit);
+  closed_ = open == nullptr;
+  return open;
 }
 
 void End::close(std::optional<Timeout> timeout) {
   if (closed_) return;
   closing_ = true;
-  base::Limit limit(timeout.value_or(context_.connect_timeout()));
-  if (!shut(limit)) throw error(Code::timeout, "close: the memory is still in use");
+  const Timeout stated = timeout.value_or(context_.connect_timeout());
+  base::Limit limit(stated);
+  if (const runtime::ChannelEnd* const open = shut(limit))
+    throw error(Code::timeout, detail::without_kind(open->not_closed(stated)));
 }
 
 /// An exception that unwinds the stack ends the channels here, since a WaitAny may keep this end.
@@ -171,7 +175,7 @@ bool End::leave() noexcept {
   const bool unwinds = std::uncaught_exceptions() > 0;
   try {
     base::Limit limit(context_.connect_timeout());
-    if (!unwinds && shut(limit)) return true;
+    if (!unwinds && shut(limit) == nullptr) return true;
   } catch (const std::exception& reason) {
     base::log(base::LogLevel::warn, reason.what());
   }

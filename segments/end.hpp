@@ -120,7 +120,8 @@ class End {
  private:
   void lend_to_kernels(Stream stream);
   bool sleep_until(base::Limit& limit, const char* verb, const std::function<bool()>& ready);
-  bool shut(base::Limit& limit);
+  /// Returns an end that has not closed within the limit; null: all have.
+  runtime::ChannelEnd* shut(base::Limit& limit);
 
   Scope scope_;
   const std::string name_;

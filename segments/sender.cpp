@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/error_text.hpp"
+
 namespace sluice::segments {
 
 SenderEnd::SenderEnd(Context& in, Rank of_peer, Tag of_tag, const Slice& source)

@@ -8,6 +8,7 @@
 #include "base/env.hpp"
 #include "base/log.hpp"
 #include "runtime/cores.hpp"
+#include "runtime/kept.hpp"
 
 namespace sluice::unr {
 namespace {
@@ -78,9 +79,11 @@ std::string Core::describe() const {
 
 void Core::close(std::optional<Timeout> timeout) {
   if (state_ == State::closed) return;
+  runtime::reclaim();
   state_ = State::broken;
-  base::Limit limit(timeout.value_or(context_.connect_timeout()));
-  if (!detail::close_all(ends(), limit)) throw error(Code::timeout, "not closed in time: its memory is still in use");
+  const Timeout stated = timeout.value_or(context_.connect_timeout());
+  base::Limit limit(stated);
+  if (const runtime::ChannelEnd* const open = runtime::close_all(ends(), limit)) throw open->not_closed(stated);
   for (const Incoming& in : incoming_) await_unpacked(in, limit);
   state_ = State::closed;
 }

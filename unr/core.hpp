@@ -140,6 +140,8 @@ class Core : public std::enable_shared_from_this<Core> {
                  std::uint64_t epoch) const;
   void unpack(Incoming& in, Stream stream) const;
   void check_put(const SignalCore& signal, const Outgoing& out) const;
+  /// The channel refuses a stream here, before anything has changed. Its failure is no refusal.
+  static void check_stream(const Incoming& in, Stream stream);
   void await_unpacked(const Incoming& in, base::Limit& limit) const;
   bool await_landed(Incoming& in, bool is_enqueued, base::Limit& limit) const;
   Error closed_by(Rank peer) const { return {Code::closed, rank(), peer, 0, 0, "the peer has closed its plan"}; }

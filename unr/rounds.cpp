@@ -7,6 +7,7 @@
 
 #include "device/copy.hpp"
 #include "runtime/cores.hpp"
+#include "runtime/error_text.hpp"
 #include "unr/core.hpp"
 
 namespace sluice::unr {
@@ -181,6 +182,16 @@ void Core::check_put(const SignalCore& signal, const Outgoing& out) const {
   throw closed_by(out.end.peer());
 }
 
+void Core::check_stream(const Incoming& in, Stream stream) {
+  detail::ReceiverCore& core = detail::core_of(in.end);
+  core.check_kind(stream);
+  try {
+    if (!core.bound_to(stream)) core.bind_slowly(stream);
+  } catch (const Error&) {
+    if (!core.failed()) throw;
+  }
+}
+
 void Core::wait(SignalCore& signal, Stream stream) {
   check_committed();
   if (signal.triggered || signal.waited_on == stream) return;
@@ -194,7 +205,7 @@ void Core::wait(SignalCore& signal, Stream stream) {
       if (!in.landed)
         in.end.wait(stream);
       else
-        detail::core_of(in.end).check_bindable(stream);
+        check_stream(in, stream);
       in.landed = true;
       unpack(in, stream);
     });
@@ -284,15 +295,16 @@ void Core::reset(SignalCore& signal, Stream stream) {
     check_complete(signal);
     wait(signal, stream);
   }
+  for (const std::size_t route : signal.incoming) {
+    const Incoming& in = incoming_[route];
+    named(signal, in.end.peer(), in.first, [&] { check_stream(in, stream); });
+  }
   std::optional<Error> failure;
-  std::size_t released = 0;
   for (const std::size_t route : signal.incoming) {
     Incoming& in = incoming_[route];
     try {
       named(signal, in.end.peer(), in.first, [&] { in.end.release(stream); });
-      ++released;
-    } catch (const Error& reason) {  // the others are freed all the same, unless all refuse the stream
-      if (released == 0 && !detail::core_of(in.end).failed()) throw;
+    } catch (const Error& reason) {  // the others are freed all the same
       if (!failure) failure = reason;
     }
     in.landed = in.unpacked = false;

@@ -107,8 +107,7 @@ std::map<Rank, std::vector<Entry>> exchange_tables(Context& context, const std::
     for (Line& line : lines)
       if (!line.told || line.got.size() < line.expected) receive(context, line, limit);
   }
-  if (!detail::close_all(ends, limit))
-    throw Error(Code::timeout, context.rank(), -1, 0, 0, "the channels for " + text + " have not closed");
+  if (const runtime::ChannelEnd* const open = runtime::close_all(ends, limit)) throw open->not_closed(stated);
   std::map<Rank, std::vector<Entry>> found;
   for (Line& line : lines) found[line.in.peer()] = std::move(line.got);
   return found;

@@ -382,6 +382,28 @@ TEST_P(UnrMistakes, a_reset_on_a_stream_that_was_moved_from) {
   });
 }
 
+/// The error of closing names the channel that is not closed, and what it waits for.
+TEST_P(UnrMistakes, a_close_while_a_stream_stands) {
+  if (!GetParam().host || GetParam().cuda) return;
+  run_peers(GetParam().peers(), [](Context& context) {
+    OneWayPlan side(context, GetParam());
+    if (side.rank == 0) {
+      side.plan.start(side.stream());
+    } else {
+      side.order.run([&words = board()] { words.await(kGo, 1); });
+      side.signal.wait(side.stream());
+      const std::optional<Error> error = expect_code(Code::timeout, [&] { side.plan.close(30ms); });
+      board().set(kGo, 1);
+      ASSERT_TRUE(error);
+      const std::string text = error->what();
+      EXPECT_EQ(error->peer(), 0) << text;
+      EXPECT_NE(text.find("'one way'"), std::string::npos) << text;
+      EXPECT_NE(text.find("not closed after 30 ms: its memory is still in use; "), std::string::npos) << text;
+    }
+    side.plan.close();
+  });
+}
+
 /// A wait that is only enqueued says nothing of what has arrived.
 TEST_P(UnrMistakes, a_second_wait_elsewhere_while_the_first_is_enqueued) {
   if (!GetParam().host || GetParam().cuda) return;

@@ -483,6 +483,69 @@ TEST_P(LostUnrPeers, end_every_wait) {
   }));
 }
 
+/// The first round is reset without a wait on a stream, and with one message that was waited for before its rank died.
+TEST_P(LostUnrPeers, keep_no_memory_that_another_message_came_into) {
+  constexpr std::size_t kStep = 5;
+  Case of_three = GetParam();
+  of_three.ranks = 3;
+  Peers peers = of_three.peers();
+  peers.keep_going = peers.untold = true;
+  expect_only_rank_1_killed(end_of_peers(peers, [of_three](Context& context) {
+    test::Order order(of_three);
+    const Buffer memory(context, of_three, 10'000);
+    const Slice first = memory.all().slice(0, 5000);
+    unr::Plan plan(context, "to rank 0");
+    unr::Signal signal = plan.signal("signal");
+    const Rank rank = context.rank();
+    if (rank == 0) {
+      plan.irecv(first, 1, 1, signal);
+      plan.irecv(memory.all().slice(5000, 5000), 2, 1, signal);
+    } else {
+      plan.isend(first, 0, 1, signal);
+    }
+    plan.commit(order.stream());
+    if (rank == 0) {
+      Receiver lost = context.receiver(1, 9, first);
+      board().await(kStep, 1);
+      EXPECT_FALSE(signal.wait_for(10ms));
+      board().word(kReady).fetch_add(1);
+      expect_loss_of_rank_1(context, [&] { (void)lost.wait({}); });
+      (void)lost.describe();  // all channels from rank 1 are lost by now
+      board().set(kStep, 2);
+      board().await(kStep, 3);
+      HostStream gone;
+      const HostStream taken = std::move(gone);
+      expect_code(Code::misuse, [&] { signal.reset(Stream::host(gone)); });
+      EXPECT_EQ(signal.epoch(), 1U);
+      expect_loss_of_rank_1(context, [&] { signal.reset(order.stream()); });
+      EXPECT_EQ(signal.epoch(), 2U);
+      board().await(kStep, 4);
+    } else if (rank == 1) {
+      const Sender lost = context.sender(0, 9, first);
+      plan.start(order.stream());
+      EXPECT_TRUE(signal.wait_for(20s));
+      board().set(kStep, 1);
+      die_when_ready();
+    } else {
+      board().await(kStep, 2);
+      for (std::uint64_t round = 1; round <= 2; ++round) {
+        plan.start(order.stream());
+        EXPECT_TRUE(signal.wait_for(20s)) << "round " << round;
+        signal.reset(order.stream());
+        board().set(kStep, 2 + round);
+      }
+    }
+    plan.close();
+    try {
+      context.check();
+    } catch (const Error& reason) {
+      EXPECT_EQ(reason.code(), Code::peer_lost) << reason.what();
+    }
+    board().word(kReady).fetch_add(1);
+    board().await(kReady, 3);
+  }));
+}
+
 TEST_P(LostUnrPeers, end_rounds_at_any_instant) {
   const std::uint64_t seed = random_seed();
   Peers peers = GetParam().peers();
