@@ -17,8 +17,8 @@ namespace sluice::mpi {
 /// an MPI that was initialised with MPI_THREAD_MULTIPLE. Sluice's threads then call MPI as long as the context lives,
 /// on a duplicate of the communicator that is freed with the context, which must be gone when the program ends MPI.
 /// @throws Error{Code::misuse} if MPI is not initialised, or is finalised already; {Code::bad_argument} for an
-///   intercommunicator or MPI_COMM_NULL, a bad value in `options` or in a SLUICE_ variable, and for the backend `mpi` on
-///   an MPI of a lower level; {Code::transport} for an error that MPI returns; {Code::out_of_resources}.
+///   intercommunicator or MPI_COMM_NULL, a bad value in `options` or in a SLUICE_ variable, and for the backend `mpi`
+///   on an MPI of a lower level; {Code::transport} for an error that MPI returns; {Code::out_of_resources}.
 SLUICE_EXPORT Context context(MPI_Comm communicator, const Options& options = {});
 
 }  // namespace sluice::mpi
