@@ -78,7 +78,7 @@ struct HostStream::Impl {
   void raise_at(std::shared_ptr<Turns> turns, std::uint64_t turn);
   void wait_for(std::shared_ptr<Turns> turns, std::uint64_t turn);
 
-  /// The credit of `epoch`, to `peer` of a rank, which a put may let go once it has copied.
+  /// A credit that may leave between the bytes and the signal of a put.
   struct Credit {
     void (*give)(Impl* stream, void* end, std::uint64_t epoch) = nullptr;  ///< null: no credit
     void* end = nullptr;
@@ -137,7 +137,7 @@ struct HostStream::Impl {
   void parked_at(base::Parking* parking) noexcept;
 
  private:
-  /// Owner of an item's work; puts of the library are told apart. A user's callables run in the stream's own thread,
+  /// Owner of an item's work, and whether it is a put. A user's callables run in the stream's own thread,
   /// the library's work in any thread that is at hand.
   enum class Whose : std::uint8_t { own_put, own, users };
 

@@ -124,7 +124,7 @@ TEST(HostStreams, run_a_put_in_the_call_only_behind_all_that_was_enqueued) {
   });
 }
 
-// ---- credits that a put behind them lets go
+// ---- credits that leave with the next put
 
 /// Holds a credit back, and looks at a loop's channel when it is given.
 struct HeldBack {
